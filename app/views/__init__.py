@@ -1,0 +1,1 @@
+"""Views of the dashboard: thin, one file a page."""

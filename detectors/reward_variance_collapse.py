@@ -1,0 +1,147 @@
+"""Rollouts of one prompt all get the same reward.
+
+What it looks at
+----------------
+The in-group reward standard deviation (mean over prompt groups, before any filter) or, where rollouts allow it, the
+within-group share of the reward variance R_w. Both against the run's own first steps.
+
+Why it matters
+--------------
+Group-relative advantages are differences inside a group. When the policy has become deterministic per prompt there are none
+left: regularisers and noise steer the update. RAGEN calls this the first of the Echo Trap's three signs; on its recovered
+curves it confirms a collapse rather than announcing one.
+
+How it decides
+--------------
+``ratio = value / baseline``, baseline = median of the first 20 steps. With R_w: watch when ``ratio < 0.5``, warning when
+``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at its ceiling (R_w is undefined there). Without R_w:
+watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. ``preset="ragen"`` is RAGEN's own stop rule: each of the
+last 10 steps below 10 % of the mean of the first 10; ``preset="ragen-paper"`` asks for 5 steps, as its appendix B.2 does.
+
+Example
+-------
+>>> import numpy as np, pandas as pd
+>>> from echotrap.detector import Level, episodes
+>>> from echotrap.record import Run
+>>> std = np.concatenate((np.full(40, 0.4), np.linspace(0.4, 0.02, 20), np.full(40, 0.02)))
+>>> frame = pd.DataFrame({"group_reward_std": std}, index=pd.Index(range(1, 101), name="step"))
+>>> [episode] = episodes(DETECTOR(Run("example", "-", "frame", frame)))
+>>> episode.onset_step, episode.alarm_steps[Level.WATCH], episode.alarm_steps[Level.WARNING]
+(52, 56, 64)
+
+False positives
+---------------
+A solved task; an all-fail start; a smaller group; reward clipping; dynamic sampling (kept groups have spread by construction);
+prompts that polarise into always-right and always-wrong. A one-sample dip of 42 % occurs in RAGEN's healthy run.
+
+What to do
+----------
+Keep the prompts with the most in-group spread (RAGEN: the top 25-50 % by std), raise the sampling temperature, give a finer
+reward, use clip-higher, drop the KL term, add a critic.
+
+References
+----------
+RAGEN, arXiv 2504.20073, section 4 and appendix B; mll-lab-nu/RAGEN ``ragen/trainer/agent_trainer.py`` and
+``docs/guide_filtering_and_loss_scaling.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from echotrap import stats
+from echotrap.detector import Card, Detector, Level, NotEvaluated, Remedy, Track, knob
+from echotrap.record import Run
+
+
+@dataclass(frozen=True)
+class Params:
+    """Working point; see the card of each knob for its source."""
+
+    watch_ratio: float = knob(0.5, least=0.1, most=0.9, low=0.4, high=0.6, source="failure catalogue A2; RAGEN curves")
+    warning_ratio: float = knob(0.1, least=0.01, most=0.5, low=0.05, high=0.2, source="RAGEN agent_trainer.py")
+    warning_rw_ratio: float = knob(0.3, least=0.05, most=0.7, low=0.2, high=0.4, source="simulated runs: 0 % false alarms")
+    window_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue A2")
+    baseline_steps: int = knob(20, least=3, most=500, source="failure catalogue 3.2")
+    mid_reward_margin: float = knob(0.05, least=0.0, most=0.4, source="failure catalogue 3.3, gate mid-reward")
+    preset: Literal["default", "ragen", "ragen-paper"] = "default"
+
+
+def detect(run: Run, params: Params) -> Track | NotEvaluated:
+    """Judge the spread of rewards inside prompt groups."""
+    if params.preset != "default":
+        return _ragen(run, window_steps=10 if params.preset == "ragen" else 5)
+    if run.has("rw_ratio"):
+        name, warning_ratio = "rw_ratio", params.warning_rw_ratio
+        steps, values = run.series(name)
+        reward = run.at("success_rate" if run.has("success_rate") else "reward_mean", steps)
+        floor, ceiling = stats.running_min(reward), stats.running_max(reward)
+        margin = params.mid_reward_margin * (ceiling - floor)
+        defined = (reward > floor + margin) & (reward < ceiling - margin)
+    else:
+        name, warning_ratio = "group_reward_std", params.warning_ratio
+        steps, values = run.series(name)
+        defined = np.ones(len(steps), bool)
+    normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(normal > 0, values / normal, np.nan)
+    level, onset = stats.ladder(
+        stats.held(defined & (ratio < params.watch_ratio), steps, params.window_steps),
+        stats.held(defined & (ratio < warning_ratio), steps, params.window_steps),
+    )
+    evidence = {"signal": name, "value": values, "baseline": normal, "ratio": ratio}
+    return Track(steps, level, onset, ratio, np.full(len(steps), params.watch_ratio), evidence)
+
+
+def _ragen(run: Run, window_steps: int) -> Track:
+    """RAGEN's stop rule: every one of the last steps below a tenth of the mean of the first ten."""
+    steps, values = run.series("group_reward_std")
+    first = steps < (steps[0] if len(steps) else 0) + 10
+    normal = np.where(first, np.nan, values[first].mean() if first.any() else np.nan)
+    if len(steps) and first.all():
+        normal[:] = np.nan
+    ratio = values / normal
+    level, onset = stats.ladder(stats.held(np.zeros(len(steps), bool), steps, 1), stats.held(ratio < 0.1, steps, window_steps))
+    evidence = {"signal": "group_reward_std", "value": values, "baseline": normal, "ratio": ratio}
+    return Track(steps, level, onset, ratio, np.full(len(steps), 0.1), evidence)
+
+
+DETECTOR = Detector(
+    card=Card(
+        id="reward-variance-collapse",
+        code="A2",
+        title="rewards inside prompt groups have become the same",
+        family="reward",
+        highest=Level.WARNING,
+        needs=(("rw_ratio", "group_reward_std"),),
+        uses=("reward_mean", "success_rate", "zero_std_frac"),
+        message="{signal} fell to {value:.3g}, {ratio:.0%} of its baseline {baseline:.3g}",
+        remedies=(
+            Remedy(
+                "Train on the prompts with the most in-group reward spread (top 25-50 %)",
+                {
+                    "RAGEN": "actor_rollout_ref.rollout.rollout_filter_value=0.9 rollout_filter_type=std",
+                    "verl": "algorithm.filter_groups.enable=True algorithm.filter_groups.metric=acc",
+                    "TRL": "filter the dataset by pass rate; scale_rewards='none'",
+                    "OpenRLHF": "--dynamic_filtering --dynamic_filtering_reward_range 0.01 0.99",
+                },
+                cost="fewer groups per step; on FrozenLake-PPO keeping 50 % removed the collapse",
+            ),
+            Remedy(
+                "Sample more diversely and clip higher",
+                {
+                    "verl": "actor_rollout_ref.rollout.temperature=1.0 actor_rollout_ref.actor.clip_ratio_high=0.28",
+                    "TRL": "temperature=1.0 epsilon_high=0.28",
+                    "OpenRLHF": "--temperature 1.0 --eps_clip_low_high 0.2 0.28",
+                },
+                cost="alone it only delays the collapse, by 20-100 steps",
+            ),
+        ),
+        references=("arXiv 2504.20073 sec. 4", "RAGEN ragen/trainer/agent_trainer.py"),
+    ),
+    params=Params(),
+    detect=detect,
+)

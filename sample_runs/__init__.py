@@ -1,0 +1,1 @@
+"""Real recorded runs with their truth and the recipe that made them."""

@@ -1,0 +1,169 @@
+"""What a source is: bytes in, raw rows out.
+
+A source knows one format. It does not know what a key means (:mod:`echotrap.fields` does), which rows belong together or
+what a repeated step is (:mod:`echotrap.record` does). It reads, it counts what it had to skip, and it remembers how far it
+has read, so that a run that still grows is followed by calling :meth:`Reader.poll` again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from echotrap.rollouts import RolloutStore
+
+__all__ = ["Format", "Head", "Note", "Options", "Reader", "Row"]
+
+
+@dataclass(slots=True)
+class Row:
+    """One log call as it was written.
+
+    Attributes
+    ----------
+    values : dict
+        Raw key to raw value: numbers, booleans, strings, ``None``. Nested mappings are flattened with ``/``.
+    step : int or None
+        The step that the *container* gives (verl's outer ``step``, a TensorBoard step); ``None`` where the step, if any, is one
+        of the values.
+    line : int
+        1-based line, record or offset inside the file: where a person would look.
+    file : int
+        Index into :attr:`Reader.files`.
+    split : str
+        ``"train"``, or ``"eval"`` where the container says so itself.
+    """
+
+    values: dict[str, Any]
+    step: int | None = None
+    line: int = 0
+    file: int = 0
+    split: str = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that was renamed, dropped, skipped or assumed on the way, with how often."""
+
+    kind: str
+    message: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a format may look at to recognise its own: never the whole file.
+
+    Attributes
+    ----------
+    path : Path or None
+        ``None`` for standard input.
+    data : bytes
+        The first 64 KiB, after decompression. Empty for a folder.
+    entries : tuple of Path
+        What a folder holds (a few levels deep, bounded); empty for a file.
+    """
+
+    path: Path | None
+    data: bytes = b""
+    entries: tuple[Path, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The head as text; bytes that are no UTF-8 are replaced."""
+        return self.data.decode("utf-8", "replace")
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether a folder is looked at."""
+        return self.path is not None and self.path.is_dir()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user may say about an input."""
+
+    format: str | None = None
+    run: str | None = None
+    framework: str | None = None
+    progress: Callable[[int, int | None], None] | None = None
+
+
+class Reader(ABC):
+    """Reads one run and can be asked again for what is new.
+
+    Attributes
+    ----------
+    files : list of str
+        What was read, in order; :attr:`Row.file` points into it.
+    notes : list of Note
+        What was skipped or assumed, with counts. Complete after each :meth:`poll`.
+    framework, framework_version : str or None
+        Where the container names them; key fingerprints decide otherwise.
+    config : dict
+        Configuration that the log itself holds (flat, raw keys).
+    rollouts : RolloutStore or None
+        Sampled rollouts that lie beside the metrics.
+    name : str
+        What a person would call the run.
+    rewound : bool
+        Set by :meth:`poll` when the log was truncated or replaced: rows seen before no longer count.
+    finished : bool or None
+        Whether the writer has said that it is done; ``None`` where the format cannot tell.
+    other_runs : tuple of str
+        Names of runs in the same place that were not read.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.files: list[str] = []
+        self.notes: list[Note] = []
+        self.framework: str | None = None
+        self.framework_version: str | None = None
+        self.config: dict[str, Any] = {}
+        self.rollouts: RolloutStore | None = None
+        self.rewound = False
+        self.finished: bool | None = None
+        self.other_runs: tuple[str, ...] = ()
+
+    @abstractmethod
+    def poll(self) -> Iterator[Row]:
+        """Yield the rows that appeared since the last call; the first call yields all.
+
+        Raises
+        ------
+        SourceError
+            The input cannot be read at all. Rows that cannot be read are counted in :attr:`notes` instead.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most readers hold nothing open
+        """Release what the reader holds open."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: how it is recognised, and who reads it. Each module of this package ends with ``FORMAT = Format(...)``.
+
+    Attributes
+    ----------
+    name : str
+        What ``--format`` takes.
+    title : str
+        What a person calls it.
+    sniff : callable
+        ``Head -> float``: 0 for "not mine", up to 1 for "surely mine".
+    open : callable
+        ``(location, options) -> Reader``; location is a path, ``-`` or a URL.
+    """
+
+    name: str
+    title: str
+    sniff: Callable[[Head], float]
+    open: Callable[[str, Options], Reader]
+    extensions: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
