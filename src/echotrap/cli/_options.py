@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 
 FailOn = Literal["info", "warning", "critical", "never"]
 Sensitivity = Literal["low", "default", "high"]
-OutputFormat = StrEnum("OutputFormat", {name: name for name in ("text", "json", "markdown", "junit", "sarif", "github", "html")})
+
+
+class OutputFormat(StrEnum):
+    """What a result can be written as."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+    junit = "junit"
+    sarif = "sarif"
+    github = "github"
+    html = "html"
+
 
 RunArgument: TypeAlias = Annotated[str, typer.Argument(metavar="RUN", help="A log, a folder, a URL, or - for standard input.")]
 RunsArgument: TypeAlias = Annotated[
@@ -63,7 +75,8 @@ def settings(
     **plain: Any,
 ) -> Settings:
     """Merge flags over environment and file, and check every detector and parameter that they name."""
-    from echotrap.config import load, parameters
+    from echotrap.config import load
+    from echotrap.pipeline import selection
     from echotrap.registry import catalogue, unknown
 
     flags = {
@@ -76,12 +89,11 @@ def settings(
         "detector_paths": detectors or None,
     }
     merged = load(config, flags)
+    selection(merged).detectors()  # every id and parameter is checked before a run is read
     known = catalogue(merged.detector_paths)
-    for name in (*merged.only, *merged.skip, *merged.require, *merged.params):
+    for name in merged.require:
         if name not in known:
             raise unknown(name, known)
-    for name in merged.params:
-        parameters(known[name], merged)
     return merged
 
 

@@ -65,7 +65,7 @@ def check(
 
     0: looked, nothing at or above --fail-on. 1: a finding at or above it. 2: could not do the job. 3: nothing could be judged.
     """
-    plan = _planned([name.value for name in format or ()], list(output or ()))
+    plan = _planned(format or [], output or [])
     settings = _options.settings(
         config,
         only=only,
@@ -118,8 +118,9 @@ class Plan(NamedTuple):
     files: tuple[Target, ...]
 
 
-def _planned(formats: list[Format], outputs: list[str]) -> Plan:
+def _planned(wanted: list[_options.OutputFormat], outputs: list[str]) -> Plan:
     """Match formats and files; a format that was asked for and went into a file is not printed as well."""
+    formats: list[Format] = [name.value for name in wanted]
     files = tuple(_target(text, formats) for text in outputs)
     written = {target.format for target in files}
     printed = tuple(dict.fromkeys(name for name in formats if name not in written)) if formats else ("text",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shlex
+from typing import Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -110,7 +111,7 @@ def _signals(report: Report, view: View) -> list[RenderableType]:
     drawn = [signal for signal in report.signals if view.verbose or signal.name in signature]
     if not drawn:
         return []
-    label, ends = max(len(signal.title) for signal in drawn), 9
+    label, ends = max(len(signal.title) for signal in drawn), 7
     width = max(view.width - label - 2 * ends - 6, 10)
     lines: list[RenderableType] = []
     onset = None if verdict.onset_step is None else words.column(verdict.onset_step, run.first_step, run.last_step, width)
@@ -122,24 +123,24 @@ def _signals(report: Report, view: View) -> list[RenderableType]:
             cells.stylize(STYLE[verdict.severity], onset)
         lines.append(Text.assemble("  ", signal.title.ljust(label), " ", start.rjust(ends), " ", cells, " ", end))
     axis = [" "] * width
-    for step in (verdict.alarm_step, verdict.onset_step):
-        if step is not None:
-            _mark(axis, words.column(step, run.first_step, run.last_step, width), f"▲{step}")
+    if verdict.alarm_step is not None and verdict.alarm_step != verdict.onset_step:
+        _mark(axis, words.column(verdict.alarm_step, run.first_step, run.last_step, width), str(verdict.alarm_step), "right")
+    if onset is not None:
+        _mark(axis, onset, str(verdict.onset_step), "left")
     ruler = Text("".join(axis), style=STYLE[verdict.severity])
     lines.append(Text.assemble("  ", "step".ljust(label), " ", str(run.first_step).rjust(ends), " ", ruler, f" {run.last_step}"))
     return lines
 
 
-def _mark(axis: list[str], at: int, label: str) -> None:
-    """Write a label with its point at a cell; it turns to the left where the axis ends, and gives way to one that is there."""
-    start = at if at + len(label) <= len(axis) else max(at - len(label) + 1, 0)
-    label = label if start == at else label[1:] + label[0]
-    cells = range(start, min(start + len(label), len(axis)))
-    if all(axis[cell] == " " for cell in cells):
-        for cell, sign in zip(cells, label, strict=False):
-            axis[cell] = sign
-    else:
-        axis[at] = label[0]
+def _mark(axis: list[str], at: int, label: str, side: Literal["left", "right"]) -> None:
+    """Point at a cell of the axis, with the label on the given side, or on the other where there is no room."""
+    axis[at] = "▲"
+    left, right = range(at - len(label), at), range(at + 1, at + 1 + len(label))
+    for cells in (left, right) if side == "left" else (right, left):
+        if cells[0] >= 0 and cells[-1] < len(axis) and all(axis[cell] == " " for cell in cells):
+            for cell, sign in zip(cells, label, strict=True):
+                axis[cell] = sign
+            return
 
 
 def _answers(report: Report) -> Table:
@@ -155,7 +156,7 @@ def _answers(report: Report) -> Table:
     for lever in words.remedies(report):
         text = Text(words.plain(lever.action))
         if lever.key:
-            text.append(f"\n  {words.plain(lever.key)}", style="cyan")
+            text.append("".join(f"\n  {line}" for line in words.key_lines(lever.key)), style="cyan")
         todo.append(text)
     for count, text in enumerate(todo):
         grid.add_row("do now" if count == 0 else "", text)

@@ -19,10 +19,10 @@ ASCII_BLOCKS = "_.-~=+*#"
 
 
 def plain(text: str) -> str:
-    r"""Text of others without control characters: a log must not be able to steer a terminal or break a line.
+    """Text of others without control characters: a log must not be able to steer a terminal or break a line.
 
-    >>> plain("a\\x1b[31mb\\nc")
-    'a\\\\x1b[31mb c'
+    >>> plain(chr(27) + "[31mred" + chr(10) + "line")
+    '\\\\x1b[31mred line'
     """
     return "".join(c if c.isprintable() else " " if c in "\n\r\t" else c.encode("unicode_escape").decode() for c in text)
 
@@ -115,6 +115,16 @@ def by_severity(findings: Sequence[Finding]) -> list[Finding]:
 def worst_first(results: Sequence[Result]) -> list[Result]:
     """Results, worst first; runs that could not be judged lead."""
     return sorted(results, key=lambda item: -9 if isinstance(item, RunError) else -RANK[item.verdict.severity])
+
+
+def key_lines(key: str) -> list[str]:
+    """Configuration text, one setting a line where it holds nothing but settings.
+
+    >>> key_lines("a.b=1 c.d=2"), key_lines("--eps 0.2 0.28")
+    (['a.b=1', 'c.d=2'], ['--eps 0.2 0.28'])
+    """
+    parts = plain(key).split()
+    return parts if all("=" in part for part in parts) else [plain(key)]
 
 
 def error_line(error: RunError) -> str:
