@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatch
+from typing import TYPE_CHECKING
 
 from echotrap.config import Settings, Suppression
 from echotrap.record import Event, Run, RunConfig
 from echotrap.report import NoteLine, Report
 
-__all__ = ["check", "declare", "judge", "load"]
+if TYPE_CHECKING:
+    from echotrap.diagnosis import Settings as Selection
 
-Progress = Callable[[int, int | None], None]
+__all__ = ["check", "declare", "judge", "load", "selection"]
 
 
 def check(
@@ -39,11 +40,15 @@ def check(
 
 def load(location: str, settings: Settings, *, format: str | None = None, run: str | None = None) -> Run:
     """Open a run, add what the user knows about it, and derive signals from its rollouts."""
-    from echotrap import signals
     from echotrap.sources import open_run
 
     opened = declare(open_run(location, format=format, run=run), settings)
-    return opened if opened.rollouts is None else signals.derive(opened)
+    if opened.rollouts is None:
+        return opened
+    from echotrap import signals
+
+    derived: Run = signals.derive(opened)
+    return derived
 
 
 def declare(run: Run, settings: Settings) -> Run:
@@ -66,8 +71,7 @@ def judge(run: Run, settings: Settings) -> Report:
     """Diagnose a run, then mark what the user has accepted for now."""
     from echotrap.diagnosis import diagnose
 
-    diagnosis: Callable[..., Report] = diagnose
-    report = diagnosis(run, settings=settings)
+    report = diagnose(run, selection(settings))
     names = (report.run.name, report.run.source)
     active = [item for item in settings.suppress if item.holds(*names)]
     findings = tuple(
@@ -76,6 +80,19 @@ def judge(run: Run, settings: Settings) -> Report:
     )
     notices = tuple(NoteLine(kind="settings", message=text, count=1) for text in settings.notices)
     return report.model_copy(update={"findings": findings, "notes": (*report.notes, *notices)})
+
+
+def selection(settings: Settings) -> Selection:
+    """The part of the settings that a diagnosis depends on."""
+    from echotrap.diagnosis import Settings as Selection
+
+    return Selection(
+        only=frozenset(settings.only),
+        skip=frozenset(settings.skip),
+        params=settings.params,
+        sensitivity=settings.sensitivity,
+        folders=settings.detector_paths,
+    )
 
 
 def _reason(detector: str, active: list[Suppression]) -> str | None:
