@@ -1,7 +1,7 @@
 """Score a tool call against an expected one, coarsely and finely.
 
-What a binary reward ties, a fine-grained one ranks: a call with one wrong value and a call of the wrong tool both get 0 from exact
-match, and group-relative advantages cannot tell them apart (ToolRL, arXiv 2504.13958).
+What a binary reward ties, a fine-grained one ranks: a call with one wrong value and a call of the wrong tool both get 0 from
+exact match, and group-relative advantages cannot tell them apart (ToolRL, arXiv 2504.13958).
 """
 
 from __future__ import annotations
