@@ -10,17 +10,29 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from echotrap.detector import Sensitivity
+from echotrap.detector import Detector, Sensitivity, at_sensitivity
 from echotrap.errors import ConfigError
 from echotrap.report import Label
 
-__all__ = ["DeclaredEvent", "Expectation", "FailOn", "RunSettings", "Settings", "Suppression", "find", "load", "schema"]
+__all__ = [
+    "DeclaredEvent",
+    "Expectation",
+    "FailOn",
+    "RunSettings",
+    "Settings",
+    "Suppression",
+    "find",
+    "load",
+    "parameters",
+    "schema",
+]
 
 FailOn = Literal["info", "warning", "critical", "never"]
 Value: TypeAlias = bool | int | float | str
@@ -167,6 +179,42 @@ def find(folder: Path) -> Path | None:
         if (place / ".git").exists():
             return None
     return None
+
+
+def parameters(detector: Detector, settings: Settings) -> Any:
+    """Parameters of one detector: its defaults at the chosen sensitivity, then what was set by name.
+
+    Raises
+    ------
+    ConfigError
+        The detector has no such parameter, or the value is outside of its bounds.
+    """
+    params = at_sensitivity(detector.params, settings.sensitivity)
+    wanted = settings.params.get(detector.card.id, {})
+    known = {field.name: field for field in fields(params)}
+    fitted: dict[str, Value] = {}
+    for name, value in wanted.items():
+        where = f"params.{detector.card.id}.{name}"
+        if name not in known:
+            raise ConfigError("no such parameter", where=where, cure=_nearest(name, known))
+        default = getattr(params, name)
+        facts = known[name].metadata
+        if isinstance(default, bool) or isinstance(value, bool):
+            fits = isinstance(value, bool) and isinstance(default, bool)
+        elif isinstance(default, int):
+            fits = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            value = int(value) if fits else value
+        elif isinstance(default, float):
+            fits = isinstance(value, int | float)
+            value = float(value) if fits else value
+        else:
+            fits = isinstance(value, str)
+        if not fits:
+            raise ConfigError(f"expected {type(default).__name__}, got {value!r}", where=where)
+        if "least" in facts and not facts["least"] <= value <= facts["most"]:
+            raise ConfigError(f"{value!r} is outside of {facts['least']:g} to {facts['most']:g}", where=where)
+        fitted[name] = value
+    return replace(params, **fitted)
 
 
 def schema() -> dict[str, Any]:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING
 
 from echotrap.config import Settings, Suppression
 from echotrap.record import Event, Run, RunConfig
 from echotrap.report import NoteLine, Report
 
-if TYPE_CHECKING:
-    from echotrap.diagnosis import Settings as Selection
-
-__all__ = ["check", "declare", "judge", "load", "selection"]
+__all__ = ["check", "declare", "judge", "load"]
 
 
 def check(
@@ -71,7 +67,7 @@ def judge(run: Run, settings: Settings) -> Report:
     """Diagnose a run, then mark what the user has accepted for now."""
     from echotrap.diagnosis import diagnose
 
-    report = diagnose(run, selection(settings))
+    report = diagnose(run, settings)
     names = (report.run.name, report.run.source)
     active = [item for item in settings.suppress if item.holds(*names)]
     findings = tuple(
@@ -80,19 +76,6 @@ def judge(run: Run, settings: Settings) -> Report:
     )
     notices = tuple(NoteLine(kind="settings", message=text, count=1) for text in settings.notices)
     return report.model_copy(update={"findings": findings, "notes": (*report.notes, *notices)})
-
-
-def selection(settings: Settings) -> Selection:
-    """The part of the settings that a diagnosis depends on."""
-    from echotrap.diagnosis import Settings as Selection
-
-    return Selection(
-        only=frozenset(settings.only),
-        skip=frozenset(settings.skip),
-        params=settings.params,
-        sensitivity=settings.sensitivity,
-        folders=settings.detector_paths,
-    )
 
 
 def _reason(detector: str, active: list[Suppression]) -> str | None:

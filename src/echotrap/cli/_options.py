@@ -76,7 +76,7 @@ def settings(
 ) -> Settings:
     """Merge flags over environment and file, and check every detector and parameter that they name."""
     from echotrap.config import load
-    from echotrap.pipeline import selection
+    from echotrap.diagnosis import chosen
     from echotrap.registry import catalogue, unknown
 
     flags = {
@@ -89,7 +89,7 @@ def settings(
         "detector_paths": detectors or None,
     }
     merged = load(config, flags)
-    selection(merged).detectors()  # every id and parameter is checked before a run is read
+    chosen(merged)  # every id and parameter is checked before a run is read
     known = catalogue(merged.detector_paths)
     for name in merged.require:
         if name not in known:

@@ -21,8 +21,8 @@ ASCII_BLOCKS = "_.-~=+*#"
 def plain(text: str) -> str:
     """Text of others without control characters: a log must not be able to steer a terminal or break a line.
 
-    >>> plain(chr(27) + "[31mred" + chr(10) + "line")
-    '\\\\x1b[31mred line'
+    >>> plain("two" + chr(10) + "lines"), plain(chr(27) + "[31m").isprintable()
+    ('two lines', True)
     """
     return "".join(c if c.isprintable() else " " if c in "\n\r\t" else c.encode("unicode_escape").decode() for c in text)
 
