@@ -119,6 +119,7 @@ def _bar(item: Judged) -> str:
     title = html.escape(f"{item.case.case}: {item.severity} ({item.label})")
     return (
         f'<figure><figcaption title="{title}"><b style="color:{COLOURS[item.severity]}">{item.severity}</b> '
-        f'{html.escape(item.case.case)}</figcaption><svg role="img" aria-label="{title}" viewBox="0 0 604 16" width="604" height="16">'
+        f"{html.escape(item.case.case)}</figcaption>"
+        f'<svg role="img" aria-label="{title}" viewBox="0 0 604 16" width="604" height="16">'
         f'<rect width="604" height="16" fill="#8882"/>{marks}</svg></figure>'
     )
