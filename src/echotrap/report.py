@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
-    "SCHEMA_VERSION", "Coverage", "Evidence", "Failure", "Finding", "Incident", "Lever", "Report", "RolloutRef", "RunFacts",
-    "Signal",     "SignalCoverage", "Skipped", "Span", "Verdict",
+    "SCHEMA_VERSION", "Batch", "Coverage", "Evidence", "Failure", "Finding", "Incident", "Lever", "Report", "RolloutRef",
+    "RunError", "RunFacts", "Signal", "SignalCoverage", "Skipped", "Span", "Verdict",
 ]  # fmt: skip
 
 SCHEMA_VERSION = "1.0"
@@ -117,6 +117,7 @@ class Finding(_Data):
     references: tuple[str, ...] = ()
     rollouts: tuple[RolloutRef, ...] = ()
     suppressed_by: str | None = Field(default=None, description="the finding whose consequence this one is")
+    waived: str | None = Field(default=None, description="why the user accepts this finding for now")
     origin: str | None = Field(default=None, description="file:line of the alarm step")
 
 
@@ -201,6 +202,7 @@ class Report(_Data):
     run: RunFacts
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
+    clear: tuple[str, ...] = Field(default=(), description="detectors that looked and saw nothing")
     coverage: Coverage
     not_evaluated: tuple[Skipped, ...] = ()
     failed: tuple[Failure, ...] = ()
@@ -213,3 +215,21 @@ class Report(_Data):
     settings: dict[str, float | int | str | bool | None] = Field(
         default={}, description="parameters that differ from the defaults"
     )
+
+
+class RunError(_Data):
+    """A run that could not be judged at all."""
+
+    source: str
+    kind: str = Field(description="error, unreadable, unknown-format, unreachable, configuration, detector or internal")
+    message: str
+    where: str | None = None
+    cure: str | None = None
+
+
+class Batch(_Data):
+    """What several runs gave, in the order they were named."""
+
+    schema_version: str = SCHEMA_VERSION
+    runs: tuple[Report, ...] = ()
+    errors: tuple[RunError, ...] = ()

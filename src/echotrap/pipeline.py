@@ -1,0 +1,85 @@
+"""A location in, a report out: the one sequence that the command line and the dashboard share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fnmatch import fnmatch
+
+from echotrap.config import Settings, Suppression
+from echotrap.record import Event, Run, RunConfig
+from echotrap.report import NoteLine, Report
+
+__all__ = ["check", "declare", "judge", "load"]
+
+
+def check(
+    location: str,
+    settings: Settings | None = None,
+    *,
+    format: str | None = None,
+    run: str | None = None,
+) -> Report:
+    """Open a run, derive its rollout signals and judge it.
+
+    Parameters
+    ----------
+    location : str
+        A path, ``-`` or a URL.
+    settings : Settings, optional
+        The defaults if not given.
+    format, run : str, optional
+        Input format and name of the run, where the location leaves a choice.
+    """
+    settings = settings or Settings()
+    return judge(load(location, settings, format=format, run=run), settings)
+
+
+def load(location: str, settings: Settings, *, format: str | None = None, run: str | None = None) -> Run:
+    """Open a run, add what the user knows about it, and derive signals from its rollouts."""
+    from echotrap.sources import open_run
+
+    opened = declare(open_run(location, format=format, run=run), settings)
+    if opened.rollouts is None:
+        return opened
+    from echotrap import signals
+
+    derived: Run = signals.derive(opened)
+    return derived
+
+
+def declare(run: Run, settings: Settings) -> Run:
+    """Add declared facts and events to a run; a fact that the log itself holds wins."""
+    said = settings.run.model_dump(exclude={"framework"}, exclude_none=True)
+    facts = {name: value for name, value in said.items() if getattr(run.config, name) is None}
+    declared = tuple(Event(item.step, "declared", item.label) for item in settings.events)
+    if not facts and not declared and not settings.run.framework:
+        return run
+    config: RunConfig = replace(run.config, **facts)
+    return replace(
+        run,
+        config=config,
+        events=tuple(sorted((*run.events, *declared))),
+        framework=run.framework or settings.run.framework,
+    )
+
+
+def judge(run: Run, settings: Settings) -> Report:
+    """Diagnose a run, then mark what the user has accepted for now."""
+    from echotrap.diagnosis import diagnose
+
+    report = diagnose(run, settings)
+    names = (report.run.name, report.run.source)
+    active = [item for item in settings.suppress if item.holds(*names)]
+    findings = tuple(
+        finding.model_copy(update={"waived": _reason(finding.detector, active)}) if active else finding
+        for finding in report.findings
+    )
+    notices = tuple(NoteLine(kind="settings", message=text, count=1) for text in settings.notices)
+    return report.model_copy(update={"findings": findings, "notes": (*report.notes, *notices)})
+
+
+def _reason(detector: str, active: list[Suppression]) -> str | None:
+    for item in active:
+        if fnmatch(detector, item.detector):
+            return item.reason if item.until is None else f"{item.reason} (until {item.until})"
+    return None
