@@ -45,15 +45,16 @@ def flatten(values: dict[str, Any]) -> dict[str, Any]:
     {'reward/mean': 1.0, 'loss': 0.5}
     """
     flat: dict[str, Any] = {}
-    stack = [("", values, 0)]
-    while stack:
-        prefix, mapping, depth = stack.pop()
+
+    def walk(prefix: str, mapping: dict[str, Any], depth: int) -> None:
         for key, value in mapping.items():
             if isinstance(value, dict):
                 if depth < MAX_DEPTH and "_type" not in value:
-                    stack.append((f"{prefix}{key}/", value, depth + 1))
+                    walk(f"{prefix}{key}/", value, depth + 1)
             elif not isinstance(value, list):
                 flat[f"{prefix}{key}"] = value
+
+    walk("", values, 0)
     return flat
 
 
