@@ -29,8 +29,10 @@ __all__ = [
     "RunSettings",
     "Settings",
     "Suppression",
+    "find",
     "load",
     "parameters",
+    "schema",
 ]
 
 FailOn = Literal["info", "warning", "critical", "never"]
@@ -111,11 +113,13 @@ class Settings(_Strict):
     only: tuple[str, ...] = Field(default=(), description="run these detectors and no others")
     skip: tuple[str, ...] = Field(default=(), description="leave these detectors out")
     require: tuple[str, ...] = Field(default=(), description="detectors that must be able to look, else exit code 2")
-    since: int | None = Field(default=None, description="findings that were over before this step do not fail")
+    since: int | None = Field(default=None, description="findings that were over before this step do not fail", examples=[100])
     detector_paths: tuple[Path, ...] = Field(
         default=(), description="folders of further detectors; their code is run, so only a file named with --config may set it"
     )
-    max_rollouts_per_step: int | None = Field(default=None, ge=1, description="judge at most so many rollouts of a step")
+    max_rollouts_per_step: int | None = Field(
+        default=None, ge=1, description="judge at most so many rollouts of a step", examples=[512]
+    )
     jobs: int = Field(default=0, ge=0, description="runs checked at the same time; 0: one per processor")
     run: RunSettings = Field(default=RunSettings(), description="facts about the run")
     events: tuple[DeclaredEvent, ...] = Field(default=(), description="changes made on purpose")

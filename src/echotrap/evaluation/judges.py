@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from echotrap import stats
+from echotrap.config import Settings
 from echotrap.detector import Level
-from echotrap.diagnosis import Settings, examine
+from echotrap.diagnosis import examine
 from echotrap.record import Run
 from echotrap.reporting import report
 
