@@ -223,8 +223,19 @@ class RunBuilder:
         SourceError
             The log cannot be read any more.
         """
+        self.poll()
+        return self.build()
+
+    def poll(self) -> bool:
+        """Read what is new; whether there was anything.
+
+        Raises
+        ------
+        SourceError
+            The log cannot be read any more.
+        """
         self.reader.rewound = False
-        table = self._table
+        table, before = self._table, (self._table, len(self._table))
         for row in self.reader.poll():
             if self.reader.rewound:
                 self.reader.rewound = False
@@ -233,8 +244,14 @@ class RunBuilder:
         if self.reader.rewound:
             table = self._table = _Table()
         table.flush()
-        if self.reader.rollouts is not None:
-            self.reader.rollouts.refresh()
+        rollouts = self.reader.rollouts
+        steps = rollouts.steps() if rollouts is not None else ()
+        if rollouts is not None:
+            rollouts.refresh()
+        return (table, len(table)) != before or (rollouts is not None and rollouts.steps() != steps)
+
+    def build(self) -> Run:
+        """The run as it was read so far."""
         return _Assembly(self).run()
 
     def naming(self) -> Naming:
