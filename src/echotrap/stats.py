@@ -8,7 +8,7 @@ of healthy runs).
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,20 @@ from numpy.typing import NDArray
 __all__ = [
     "Held",
     "baseline",
+    "either",
     "held",
     "ladder",
     "latch",
+    "lingering",
+    "never",
+    "noise",
     "rolling_mad",
     "rolling_median",
+    "rolling_median_steps",
     "running_max",
     "running_min",
     "spacing",
+    "trailing",
 ]
 
 Floats = NDArray[np.float64]
@@ -46,11 +52,21 @@ class Held(NamedTuple):
     since: Steps
 
 
-def held(flag: Flags, steps: Steps, window_steps: int) -> Held:
+def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None) -> Held:
     """Ask that a flag stays up for ``window_steps`` steps.
 
     With one point a step that means as many points in a row; on sparser logs it means at least two points in a row that span the
     window (failure_modes.md 3.2). One step asks for nothing.
+
+    Parameters
+    ----------
+    flag, steps : (n,) arrays
+        Condition and where it was looked at.
+    window_steps : int
+        How long it must stay up.
+    release : (n,) bool, optional
+        Hysteresis: what ends a run of flags, both while it waits and once it is on; ``~flag`` by default. Between the two
+        limits a point counts neither way, but more than half of the points of a run must be flagged before it is on.
 
     Examples
     --------
@@ -59,22 +75,56 @@ def held(flag: Flags, steps: Steps, window_steps: int) -> Held:
     [0, 0, 0, 1, 0, 0]
     >>> held(flag, np.arange(6) * 10, 5).on.astype(int).tolist()
     [0, 0, 1, 1, 0, 0]
+    >>> held(flag, np.arange(6), 3, release=np.zeros(6, bool)).on.astype(int).tolist()
+    [0, 0, 0, 1, 1, 1]
     """
     n = len(flag)
+    if not n:
+        return Held(np.zeros(0, bool), np.zeros(0, np.int64))
+    release = ~flag if release is None else release & ~flag
     index = np.arange(n)
-    last_down = np.maximum.accumulate(np.where(flag, -1, index)) if n else index
-    first = np.minimum(last_down + 1, max(n - 1, 0))
-    count = index - last_down
-    since = np.where(flag, steps[first] if n else steps, -1)
-    span = steps - np.where(flag, since, steps) + 1
-    on = flag & (count >= min(window_steps, 2)) & (span >= window_steps)
-    return Held(on, since.astype(np.int64))
+    running = latch(flag, release)
+    first = np.maximum.accumulate(np.where(running & ~np.concatenate(([False], running[:-1])), index, 0))
+    seen = np.cumsum(flag)
+    flagged: Steps = seen - np.where(first > 0, seen[first - 1], 0)
+    since = np.where(running, steps[first], -1).astype(np.int64)
+    enough = (flagged >= min(window_steps, 2)) & (steps - steps[first] + 1 >= window_steps) & (2 * flagged > index - first + 1)
+    return Held(running & latch(flag & enough, ~running), since)
+
+
+def lingering(flag: Flags, steps: Steps, quiet_steps: int) -> Held:
+    """Make one incident of flags that are close together: it ends when none was up for ``quiet_steps`` steps.
+
+    Examples
+    --------
+    >>> flag = np.array([0, 1, 0, 1, 0, 0, 0], bool)
+    >>> [part.tolist() for part in lingering(flag, np.arange(7), 3)]
+    [[False, True, True, True, True, True, False], [-1, 1, 1, 1, 1, 1, -1]]
+    """
+    if not len(flag):
+        return held(flag, steps, 1)
+    last = np.maximum.accumulate(np.where(flag, np.arange(len(flag)), -1))
+    on = (last >= 0) & (steps - steps[np.maximum(last, 0)] < quiet_steps)
+    return held(on, steps, 1)
+
+
+def either(*rungs: Held) -> Held:
+    """Several ways to reach one level: up where any is, since the earliest of those."""
+    on = np.any([rung.on for rung in rungs], axis=0)
+    late = np.iinfo(np.int64).max
+    since = np.min([np.where(rung.on, rung.since, late) for rung in rungs], axis=0)
+    return Held(on, np.where(on, since, -1))
+
+
+def never(steps: Steps) -> Held:
+    """A rung that is not reached."""
+    return Held(np.zeros(len(steps), bool), np.full(len(steps), -1, np.int64))
 
 
 def ladder(*rungs: Held) -> tuple[NDArray[np.int8], Steps]:
     """Combine persistent flags, lowest level first, into a level per step and the step at which the condition began.
 
-    A rung that is never reached is passed as flags that are all down.
+    A rung that is not reached is passed as :func:`never`.
     """
     n = len(rungs[0].on)
     level = np.zeros(n, np.int8)
@@ -122,29 +172,38 @@ def rolling_median(values: Floats, window_points: int, *, exclude_last: int = 0)
 
 
 def rolling_mad(values: Floats, window_points: int, *, exclude_last: int = 0) -> Floats:
-    """Trailing median absolute deviation from :func:`rolling_median`, over the same window."""
-    n = len(values)
-    out = np.full(n, np.nan)
-    if n == 0:
-        return out
-    padded = np.concatenate((np.full(window_points - 1, np.nan), values))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, window_points)
-    for start in range(0, n, 4096):  # in blocks: the windows are a view, their medians are not
-        block = windows[start : start + 4096]
-        with np.errstate(all="ignore"):
-            centre = np.nanmedian(block, axis=1, keepdims=True)
-            out[start : start + 4096] = np.nanmedian(np.abs(block - centre), axis=1)
-    if exclude_last:
-        out = np.concatenate((np.full(min(exclude_last, n), np.nan), out[: max(n - exclude_last, 0)]))
-    return out
+    """Trailing median absolute deviation: of each value from the :func:`rolling_median` of its own time, over the same window."""
+    off = np.abs(values - rolling_median(values, window_points))
+    return rolling_median(off, window_points, exclude_last=exclude_last)
 
 
 def rolling_median_steps(values: Floats, steps: Steps, window_steps: int) -> Floats:
     """Trailing median over the last ``window_steps`` steps, however many points they hold."""
+    return trailing(values, steps, window_steps, "median")
+
+
+def trailing(
+    values: Floats, steps: Steps, window_steps: int, how: Literal["median", "mean", "min", "max", "count"] = "median"
+) -> Floats:
+    """A statistic of the last ``window_steps`` steps (the newest included), however many points they hold.
+
+    Examples
+    --------
+    >>> trailing(np.array([1.0, 5.0, 3.0, 9.0]), np.array([1, 2, 3, 40]), 3, "max").tolist()
+    [1.0, 5.0, 5.0, 9.0]
+    """
     import pandas as pd
 
-    clock = pd.to_datetime(steps, unit="s")
-    return pd.Series(values, index=clock).rolling(f"{window_steps}s", min_periods=1).median().to_numpy(dtype=np.float64)
+    clock = pd.to_datetime(steps, unit="ns")  # only because pandas rolls over irregular steps on a clock
+    windows = pd.Series(values, index=clock).rolling(f"{window_steps}ns", min_periods=1)
+    return np.asarray(getattr(windows, how)(), dtype=np.float64)
+
+
+def noise(values: Floats, window_points: int = 50) -> Floats:
+    """Robust standard deviation of the step-to-step noise, from successive differences: a trend does not count as noise."""
+    jumps = np.abs(np.diff(values, prepend=values[:1]))
+    jumps[:1] = np.nan
+    return 1.4826 / np.sqrt(2) * rolling_median(jumps, window_points)
 
 
 def running_max(values: Floats) -> Floats:
@@ -164,6 +223,7 @@ def baseline(
     window_steps: int = 20,
     min_points: int = 3,
     off_factor: float | None = 2.0,
+    off_by: float | None = None,
     arm_steps: tuple[int, ...] = (),
     start_step: int | None = None,
 ) -> Floats:
@@ -182,6 +242,8 @@ def baseline(
         Length of the window and the least number of points (failure_modes.md 3.2).
     off_factor : float or None
         Multiplicative distance at which a point is kept out; ``None`` takes every point (signed signals).
+    off_by : float, optional
+        Additive distance instead (shares).
     arm_steps : tuple of int
         Steps at which a new baseline begins (declared events, restarts).
     start_step : int, optional
@@ -210,7 +272,7 @@ def baseline(
                 out[i:hi] = current
                 break
             value = values[i]
-            if len(taken) < min_points or off_factor is None or _near(value, current, off_factor):
+            if len(taken) < min_points or _near(value, current, off_factor, off_by):
                 taken.append(value)
                 if len(taken) >= min_points:
                     current = float(np.median(taken))
@@ -218,7 +280,11 @@ def baseline(
     return out
 
 
-def _near(value: float, centre: float, factor: float) -> bool:
+def _near(value: float, centre: float, factor: float | None, by: float | None) -> bool:
+    if by is not None:
+        return abs(value - centre) <= by
+    if factor is None:
+        return True
     if value <= 0 or centre <= 0:
         return abs(value - centre) <= (factor - 1) * abs(centre)
     return centre / factor <= value <= centre * factor
