@@ -8,21 +8,28 @@ of healthy runs).
 from __future__ import annotations
 
 import itertools
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
     "Held",
+    "Local",
+    "as_of",
     "baseline",
+    "best_so_far",
     "either",
+    "fallen",
     "held",
     "ladder",
     "latch",
     "lingering",
+    "local",
+    "local_quantile",
     "never",
     "noise",
+    "noise_of_means",
     "rolling_mad",
     "rolling_median",
     "rolling_median_steps",
@@ -50,6 +57,19 @@ class Held(NamedTuple):
 
     on: Flags
     since: Steps
+
+
+class Local(NamedTuple):
+    """What was usual lately.
+
+    Attributes
+    ----------
+    centre, spread : (n,) float64
+        Median, and the standard deviation that the median absolute deviation stands for. NaN at the first point.
+    """
+
+    centre: Floats
+    spread: Floats
 
 
 def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None) -> Held:
@@ -183,7 +203,7 @@ def rolling_median_steps(values: Floats, steps: Steps, window_steps: int) -> Flo
 
 
 def trailing(
-    values: Floats, steps: Steps, window_steps: int, how: Literal["median", "mean", "min", "max", "count"] = "median"
+    values: Floats, steps: Steps, window_steps: int, how: Literal["median", "mean", "min", "max", "sum"] = "median"
 ) -> Floats:
     """A statistic of the last ``window_steps`` steps (the newest included), however many points they hold.
 
@@ -196,14 +216,87 @@ def trailing(
 
     clock = pd.to_datetime(steps, unit="ns")  # only because pandas rolls over irregular steps on a clock
     windows = pd.Series(values, index=clock).rolling(f"{window_steps}ns", min_periods=1)
-    return np.asarray(getattr(windows, how)(), dtype=np.float64)
+    return np.array(getattr(windows, how)(), dtype=np.float64)
 
 
-def noise(values: Floats, window_points: int = 50) -> Floats:
-    """Robust standard deviation of the step-to-step noise, from successive differences: a trend does not count as noise."""
+def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 5) -> Local:
+    """What was usual lately: median and robust spread of the last ``window_steps`` steps, without the newest value.
+
+    Where those hold fewer than ``min_points`` points, of that many points.
+    """
+    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
+
+    def middle(x: Floats) -> Floats:
+        by_points, by_steps = rolling_median(x, min_points), trailing(x, steps, window_steps)
+        chosen: Floats = np.where(points < min_points, by_points, by_steps)
+        return chosen
+
+    centre = middle(values)
+    spread = 1.4826 * middle(np.abs(values - centre))
+    return Local(np.concatenate(([np.nan], centre))[: len(values)], np.concatenate(([np.nan], spread))[: len(values)])
+
+
+def local_quantile(values: Floats, steps: Steps, window_steps: int, share: float, *, min_points: int = 5) -> Floats:
+    """A quantile over the same window as :func:`local`: the upper tail of what was usual. NaN at the first point."""
+    import pandas as pd
+
+    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
+    series = pd.Series(values, index=pd.to_datetime(steps, unit="ns"))
+    by_steps = series.rolling(f"{window_steps}ns", min_periods=1).quantile(share).to_numpy()
+    by_points = series.rolling(min_points, min_periods=1).quantile(share).to_numpy()
+    return np.concatenate(([np.nan], np.where(points < min_points, by_points, by_steps)))[: len(values)]
+
+
+def as_of(values: NDArray[Any], at: Steps, steps: Steps, missing: Any) -> NDArray[Any]:
+    """Values of one signal as known at the steps of another: the latest at or before each."""
+    if not len(at):
+        return np.full(len(steps), missing)
+    where = np.searchsorted(at, steps, side="right") - 1
+    return np.where(where >= 0, values[np.maximum(where, 0)], missing)
+
+
+def noise(values: Floats, window_points: int = 50, how: Literal["median", "mean"] = "median") -> Floats:
+    """Standard deviation of the step-to-step noise of the last points, from successive differences: a trend is no noise.
+
+    The median forgives jumps; the mean is for signals with few distinct values, whose median difference may be zero. NaN at the
+    first point.
+    """
+    import pandas as pd
+
     jumps = np.abs(np.diff(values, prepend=values[:1]))
     jumps[:1] = np.nan
-    return 1.4826 / np.sqrt(2) * rolling_median(jumps, window_points)
+    windows = pd.Series(jumps).rolling(window_points, min_periods=1)
+    scale = 1.4826 / np.sqrt(2) if how == "median" else np.sqrt(np.pi) / 2
+    return np.asarray(scale * getattr(windows, how)(), dtype=np.float64)
+
+
+def fallen(values: Floats, steps: Steps, share: float, *, sigmas: float = 3.0) -> Flags:
+    """Whether an outcome of training is well below its best.
+
+    The 10-step mean is more than ``share`` of the range seen so far, and more than ``sigmas`` standard deviations of the
+    step-to-step noise, below the best 20-step mean.
+    """
+    fall = best_so_far(values, steps) - trailing(values, steps, 10, "mean")
+    wide = running_max(values) - running_min(values)
+    return np.asarray((fall >= share * wide) & (fall > noise_of_means(values, steps, sigmas)) & (wide > 0))
+
+
+def best_so_far(values: Floats, steps: Steps) -> Floats:
+    """Highest 20-step mean so far; NaN for the first two points."""
+    smooth = trailing(values, steps, 20, "mean")
+    smooth[:2] = np.nan
+    return running_max(smooth)
+
+
+def noise_of_means(values: Floats, steps: Steps, sigmas: float) -> Floats:
+    """What a 10-step mean may lie below the best 20-step mean by noise alone.
+
+    ``sigmas`` standard deviations, or what the lowest and the highest of so many means differ by where windows hold few points.
+    """
+    ones = np.ones(len(values))
+    extreme = np.sqrt(2 * np.log(np.maximum(np.cumsum(ones), 30)))
+    apart = trailing(ones, steps, 10, "sum") ** -0.5 + trailing(ones, steps, 20, "sum") ** -0.5
+    return np.nan_to_num(noise(values, how="mean")) * np.maximum(sigmas, extreme * apart)
 
 
 def running_max(values: Floats) -> Floats:
