@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -26,7 +27,7 @@ def several(trap_report: Report, healthy_report: Report, scant_report: Report) -
     return (healthy_report, trap_report, UNREADABLE, scant_report)
 
 
-@pytest.mark.parametrize("format", [name for name in FORMATS if name != "html"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_each_format_says_what_it_said(format, several, trap_report, golden: Callable[[str, str], None]) -> None:
     golden(f"trap{FORMATS[format]}", render([trap_report], format))
     golden(f"several{FORMATS[format]}", render(several, format))
@@ -135,3 +136,39 @@ def test_github_escapes_what_would_end_a_command(trap_report) -> None:
     text = render([trap_report.model_copy(update={"run": run})], "github")
     assert all(re.match(r"::(error|warning|notice) [^:]*::", line) for line in text.splitlines())
     assert "::error::c" not in text
+
+
+def test_html_asks_for_nothing_and_runs_nothing(trap_report) -> None:
+    page = render([trap_report], "html")
+    assert "<script" not in page
+    assert "<img" not in page
+    assert not re.search(r"""(?:src|href|action)=["'](?!#|data:)""", page)
+    assert not re.search(r"""\son\w+=|\sstyle=|url\(|@import""", page.replace("onerror=alert", ""))
+    assert "default-src 'none'" in page
+
+
+def test_html_marks_what_repeats_and_nothing_else(trap_report) -> None:
+    page = render([trap_report], "html")
+    assert page.count("<mark>My first action is to go.</mark>") == 2
+    assert "&lt;script&gt;" in page
+
+
+def test_html_has_one_h1_and_no_gap_between_headings(several) -> None:
+    for results in (several, several[1:2], several[2:3]):
+        levels = [int(level) for level in re.findall(r"<h(\d)>", render(results, "html"))]
+        assert levels.count(1) == 1
+        assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
+
+
+def test_html_stays_small_enough_to_send(trap_report) -> None:
+    page = render([trap_report] * 200, "html")
+    assert len(page.encode()) <= 1_500_000
+    assert "more runs do not fit" in page
+
+
+def test_a_report_without_anything_can_be_shown(scant_report) -> None:
+    bare = scant_report.model_copy(update={"not_evaluated": ()})
+    for format in FORMATS:
+        text = render([bare], format)
+        assert "None" not in text
+        assert text == "" or text.endswith("\n")
