@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -21,8 +20,8 @@ from echotrap.record import Run
 __all__ = ["installed"]
 
 KEYS = {
-    "reward_mean": "reward", "reward_std": "reward_std", "zero_std_frac": "frac_reward_zero_std", "entropy": "entropy", "kl_ref": "kl",
-    "grad_norm": "grad_norm", "learning_rate": "learning_rate", "loss": "loss", "response_length": "completions/mean_length",
+    "reward_mean": "reward", "reward_std": "reward_std", "zero_std_frac": "frac_reward_zero_std", "entropy": "entropy",
+    "kl_ref": "kl", "grad_norm": "grad_norm", "learning_rate": "learning_rate", "loss": "loss", "response_length": "completions/mean_length",
     "truncated_frac": "completions/clipped_ratio", "clip_frac": "clip_ratio/region_mean", "eval_score": "eval/reward",
     "reward_max": "critic/score/max", "reward_min": "critic/score/min",
 }  # fmt: skip
@@ -64,6 +63,8 @@ def _alarm(run: Run, name: str, severities: list[str]) -> Alarm:
 
 
 def _ask(run: Run, command: list[str]) -> dict[str, list[dict[str, str]]] | None:
+    import resource  # where there is none there are no limits to set, and no peers to ask
+
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"
         _export(run, log)
