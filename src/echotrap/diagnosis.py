@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from echotrap import gates, registry, stats, verdicts
+from echotrap.config import Settings, parameters
 from echotrap.detector import (
     Alert,
     Clear,
@@ -21,85 +21,20 @@ from echotrap.detector import (
     Level,
     NotEvaluated,
     Outcome,
-    Sensitivity,
     Symptoms,
     Track,
-    at_sensitivity,
     episodes,
 )
-from echotrap.errors import ConfigError
 from echotrap.record import Run
 from echotrap.report import Report
 
-__all__ = ["Examination", "Incident", "Settings", "diagnose", "examine"]
+__all__ = ["Examination", "Incident", "chosen", "diagnose", "examine"]
 
 Levels = NDArray[np.int8]
 
 HEALTHY_POINTS = 12  # failure_modes.md 3.2: no healthy verdict below twelve usable points
 MEMORY_STEPS = (50, 200)  # failure_modes.md 8.1
 MEMORY_SHARE = 0.5
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the user may change about a diagnosis.
-
-    Attributes
-    ----------
-    only, skip : frozenset of str
-        Detector ids; an empty ``only`` means all.
-    params : Mapping
-        Detector id to parameter name to value.
-    sensitivity : str
-        ``"low"``, ``"default"`` or ``"high"``.
-    folders : tuple of Path
-        Folders of further detectors; their code is executed.
-    """
-
-    only: frozenset[str] = frozenset()
-    skip: frozenset[str] = frozenset()
-    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    sensitivity: Sensitivity = "default"
-    folders: tuple[Path, ...] = ()
-
-    def detectors(self) -> dict[str, Detector]:
-        """Detectors to run, with their parameters set.
-
-        Raises
-        ------
-        DetectorError, ConfigError
-            An id, a parameter or a value does not exist or fit.
-        """
-        known = registry.catalogue(self.folders)
-        for name in (*self.only, *self.skip, *self.params):
-            if name not in known:
-                raise registry.unknown(name, known)
-        chosen = {name: known[name] for name in known if (not self.only or name in self.only) and name not in self.skip}
-        return {
-            name: replace(
-                detector, params=set_params(name, at_sensitivity(detector.params, self.sensitivity), self.params.get(name, {}))
-            )
-            for name, detector in chosen.items()
-        }
-
-
-def set_params(detector_id: str, params: Any, values: Mapping[str, Any]) -> Any:
-    """Parameters with some values replaced, each checked against its type and the bounds of its knob."""
-    known = {f.name: f for f in fields(params)}
-    changed = {}
-    for name, value in values.items():
-        if name not in known:
-            raise ConfigError(f"{detector_id} has no parameter {name!r}", cure=f"it has {', '.join(known)}")
-        default = getattr(params, name)
-        try:
-            value = type(default)(value) if not isinstance(default, bool) else str(value).lower() in ("1", "true", "yes")
-        except (TypeError, ValueError):
-            raise ConfigError(f"{detector_id}.{name} takes a {type(default).__name__}, not {value!r}") from None
-        least, most = known[name].metadata.get("least"), known[name].metadata.get("most")
-        if least is not None and most is not None and not least <= value <= most:
-            raise ConfigError(f"{detector_id}.{name} = {value} is out of bounds", cure=f"between {least} and {most}")
-        changed[name] = value
-    return replace(params, **changed)
 
 
 class Incident(NamedTuple):
@@ -183,6 +118,19 @@ class Examination:
         """The incident that is open at the end of the run, if there is one."""
         return self.incidents[-1] if self.incidents and self.incidents[-1].cleared_step is None else None
 
+    def history(self, incident: Incident) -> tuple[Incident, ...]:
+        """An incident as it stood at each step where its verdict changed: what could have been told, and when."""
+        steps = self.run.steps
+        first = int(np.searchsorted(steps, incident.alarm_step))
+        stop = len(steps) if incident.cleared_step is None else int(np.searchsorted(steps, incident.cleared_step))
+        stack = np.stack([level[first:stop] for level in self.rules.values()])
+        turns = [0, *(np.flatnonzero((np.diff(stack, axis=1) != 0).any(axis=0)) + 1).tolist()]
+        stood = []
+        for at in turns:
+            label, level = self._label(first, first + at + 1)
+            stood.append(Incident(label, level, self._onset(label, first, first + at + 1), int(steps[first + at]), None))
+        return tuple(stood)
+
     def _label(self, first: int, stop: int) -> tuple[str, Level]:
         """Label of a stretch: the rule with the highest last level; between equals the earlier in the order of the rules.
 
@@ -209,6 +157,25 @@ class Examination:
         return min([*onsets, int(self.run.steps[first])])
 
 
+def chosen(settings: Settings) -> dict[str, Detector]:
+    """The detectors that settings ask for, with their parameters set.
+
+    Raises
+    ------
+    DetectorError, ConfigError
+        An id, a parameter or a value does not exist or fit.
+    """
+    known = registry.catalogue(settings.detector_paths)
+    for name in (*settings.only, *settings.skip, *settings.params):
+        if name not in known:
+            raise registry.unknown(name, known)
+    return {
+        name: replace(detector, params=parameters(detector, settings))
+        for name, detector in known.items()
+        if (not settings.only or name in settings.only) and name not in settings.skip
+    }
+
+
 def examine(run: Run, settings: Settings | None = None) -> Examination:
     """Run all detectors over a run and combine what they saw.
 
@@ -219,7 +186,7 @@ def examine(run: Run, settings: Settings | None = None) -> Examination:
     settings : Settings, optional
         Selection and parameters.
     """
-    detectors = (settings or Settings()).detectors()
+    detectors = chosen(settings or Settings())
     gate = gates.compute(run)
     raw: dict[str, Track] = {}
     outcomes: dict[str, Outcome] = {}

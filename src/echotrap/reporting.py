@@ -67,6 +67,7 @@ def report(seen: Examination) -> Report:
         run=_facts(run),
         verdict=verdict,
         findings=findings,
+        clear=tuple(name for name, out in seen.outcomes.items() if isinstance(out, Clear)),
         coverage=coverage,
         not_evaluated=tuple(
             Skipped(detector=name, reason=out.reason) for name, out in seen.outcomes.items() if isinstance(out, NotEvaluated)

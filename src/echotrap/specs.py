@@ -152,9 +152,10 @@ class Case:
     def _judge(self, detector: Detector) -> Track | NotEvaluated:
         if detector.combine is None:
             return detector(self.run(), replace(detector.params, **self.params) if self.params else None)
-        from echotrap.diagnosis import Settings, examine
+        from echotrap.config import Settings
+        from echotrap.diagnosis import examine
 
-        outcome = examine(self.run(), Settings(params={detector.card.id: self.params})).outcomes[detector.card.id]
+        outcome = examine(self.run(), Settings(params={detector.card.id: dict(self.params)})).outcomes[detector.card.id]
         assert not isinstance(outcome, Failed), outcome
         return outcome if isinstance(outcome, NotEvaluated) else outcome.track
 
