@@ -296,7 +296,8 @@ def noise_of_means(values: Floats, steps: Steps, sigmas: float) -> Floats:
     ones = np.ones(len(values))
     extreme = np.sqrt(2 * np.log(np.maximum(np.cumsum(ones), 30)))
     apart = trailing(ones, steps, 10, "sum") ** -0.5 + trailing(ones, steps, 20, "sum") ** -0.5
-    out: Floats = np.nan_to_num(noise(values, how="mean")) * np.maximum(sigmas, extreme * apart)
+    unsure = 1 + 1.5 / np.sqrt(np.minimum(np.cumsum(ones), 50))  # the noise is itself estimated
+    out: Floats = unsure * np.nan_to_num(noise(values, how="mean")) * np.maximum(sigmas, extreme * apart)
     return out
 
 
