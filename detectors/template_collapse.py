@@ -64,6 +64,7 @@ class Params:
     sparse_points: int = knob(2, least=1, most=20, source="failure catalogue B3")
     baseline_steps: int = knob(20, least=3, most=500, source="failure catalogue B3")
     valid_share: float = knob(0.8, least=0.0, most=1.0, source="RAGEN-2 figure 12")
+    dead_score: float = knob(0.01, least=0.0, most=0.5, source="RAGEN agent_trainer.py, low_validation_success")
     above_chance: float = knob(0.15, least=0.0, most=0.9, source="sampling noise of 64 reasonings is .06")
 
 
@@ -78,7 +79,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     invalid = np.zeros(len(steps), bool)
     for name in ("valid_thinking_frac", "valid_action_frac"):
         invalid |= run.at(name, steps) < params.valid_share
-    dead = run.at("success_rate" if run.has("success_rate") else "eval_score", steps) <= 0
+    dead = run.at("success_rate" if run.has("success_rate") else "eval_score", steps) < params.dead_score
     low = (ratio < params.watch_ratio) & ~invalid
     below = stats.latch(low, (ratio > params.clear_ratio) & ~invalid & ~dead)
     sparse = stats.spacing(steps) >= 5
