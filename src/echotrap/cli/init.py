@@ -51,7 +51,7 @@ def template() -> str:
     for name, field in Settings.model_fields.items():
         if name not in skipped:
             lines += [f"# {field.description}", f"# {name} = {_toml(field.examples[0] if field.examples else field.default)}"]
-    lines += ["", "[run]                               # facts that the log may not hold"]
+    lines += ["", "[run]                               # facts about the run; they win over those of the log"]
     for name, field in RunSettings.model_fields.items():
         example = '"verl"' if name == "framework" else "0.0" if "reward" in name or "penalty" in name else "8"
         lines.append(f"# {name} = {example}".ljust(36) + f"# {field.description}")
