@@ -128,7 +128,7 @@ def sniff(head: Head) -> Format:
         what = "no log was found in this folder" if head.is_folder else "this is no log that echotrap knows"
         if b"\0" in head.data:
             what = "this is a binary file that echotrap does not know"
-        cure = "name the format with --input-format, or see `echotrap fields` and the list of formats in the README"
+        cure = "name the format with --input-format, echotrap formats lists them"
         raise UnknownFormat(what, where=str(head.path), cure=cure)
     return formats()[best]
 
