@@ -20,7 +20,7 @@ from echotrap.sources.base import Format, Head, Options, Reader
 if TYPE_CHECKING:
     from echotrap.record import Run, RunConfig
 
-__all__ = ["formats", "open_reader", "open_run", "sniff"]
+__all__ = ["entries", "formats", "look", "open_reader", "open_run", "sniff"]
 
 MAX_ENTRIES = 20_000
 MAX_FOLDERS_DEEP = 6
@@ -111,7 +111,7 @@ def look(path: Path) -> Head:
     from echotrap.sources.lines import read_head
 
     if path.is_dir():
-        return Head(path, entries=tuple(_entries(path)))
+        return Head(path, entries=tuple(entries(path)))
     if path.exists() and not path.is_file():
         raise SourceError("is neither a file nor a folder", where=str(path))
     data = read_head(path)
@@ -133,7 +133,7 @@ def sniff(head: Head) -> Format:
     return formats()[best]
 
 
-def _entries(folder: Path) -> list[Path]:
+def entries(folder: Path) -> list[Path]:
     """Files below a folder, nearest first; bounded, and blind to links that lead out."""
     found: list[Path] = []
     level = [folder]
