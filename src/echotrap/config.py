@@ -21,7 +21,18 @@ from echotrap.detector import Detector, Sensitivity, at_sensitivity
 from echotrap.errors import ConfigError
 from echotrap.report import Label
 
-__all__ = ["DeclaredEvent", "Expectation", "FailOn", "RunSettings", "Settings", "Suppression", "load", "parameters"]
+__all__ = [
+    "DeclaredEvent",
+    "Expectation",
+    "FailOn",
+    "RunSettings",
+    "Settings",
+    "Suppression",
+    "find",
+    "load",
+    "parameters",
+    "schema",
+]
 
 FailOn = Literal["info", "warning", "critical", "never"]
 Value: TypeAlias = bool | int | float | str

@@ -30,6 +30,7 @@ __all__ = [
     "Outcome",
     "Remedy",
     "Sensitivity",
+    "Symptoms",
     "Track",
     "at_sensitivity",
     "episodes",
@@ -256,13 +257,71 @@ class Failed:
 Outcome: TypeAlias = Alert | Clear | NotEvaluated | Failed
 
 
+@dataclass(frozen=True, eq=False)
+class Symptoms:
+    """What all detectors saw, on one step axis, after the gates: the input of a composite.
+
+    Attributes
+    ----------
+    run : Run
+        The run itself.
+    steps : (n,) int64
+        Every logged step.
+    levels, onsets : Mapping of str to (n,) arrays
+        Per detector id; between its own points a detector's last word holds. Detectors that could not look are absent.
+    improving, solved : (n,) bool
+        Gates of the run (:mod:`echotrap.gates`).
+    memory_steps : (n,) float64
+        How far back a symptom still counts.
+    """
+
+    run: Run
+    steps: Steps
+    levels: Mapping[str, NDArray[np.int8]]
+    onsets: Mapping[str, Steps]
+    improving: NDArray[np.bool_]
+    solved: NDArray[np.bool_]
+    memory_steps: Floats
+
+    def at_least(self, level: Level, *ids: str) -> NDArray[np.bool_]:
+        """Where any of the detectors is at the level or above."""
+        flag = np.zeros(len(self.steps), bool)
+        for name in ids:
+            if name in self.levels:
+                flag |= self.levels[name] >= level
+        return flag
+
+    def remembered(self, flag: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Where a flag is up, or was within the memory."""
+        index = np.maximum.accumulate(np.where(flag, np.arange(len(flag)), -1)) if len(flag) else np.empty(0, np.int64)
+        return (index >= 0) & (self.steps - self.steps[np.maximum(index, 0)] <= self.memory_steps)
+
+    def onset(self, flag: NDArray[np.bool_], *ids: str) -> Steps:
+        """Earliest onset, within the memory, among the detectors; the step itself where there is none."""
+        earliest = self.steps.copy()
+        for name in ids:
+            if name not in self.onsets:
+                continue
+            last = np.maximum.accumulate(np.where(self.levels[name] > 0, np.arange(len(self.steps)), -1))
+            seen = last >= 0
+            since = self.onsets[name][np.maximum(last, 0)]
+            fresh = seen & (self.steps - self.steps[np.maximum(last, 0)] <= self.memory_steps)
+            earliest = np.where(fresh & (since >= 0) & (since < earliest), since, earliest)
+        return np.where(flag, earliest, -1)
+
+
 @dataclass(frozen=True)
 class Detector:
-    """A card, its default parameters (a frozen dataclass) and the function that judges."""
+    """A card, its default parameters (a frozen dataclass) and the function that judges.
+
+    A composite (``card.family == "composite"``) judges what the others saw: :mod:`echotrap.diagnosis` calls its ``combine``
+    after them, and its ``detect`` only says so.
+    """
 
     card: Card
     params: Any
     detect: Callable[[Run, Any], Track | NotEvaluated]
+    combine: Callable[[Symptoms, Any], Track | NotEvaluated] | None = None
 
     def __call__(self, run: Run, params: Any = None) -> Track | NotEvaluated:
         """Judge a run with the given or the default parameters; says first which needed signal is missing."""

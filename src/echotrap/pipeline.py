@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatch
 
@@ -11,8 +10,6 @@ from echotrap.record import Event, Run, RunConfig
 from echotrap.report import NoteLine, Report
 
 __all__ = ["check", "declare", "judge", "load"]
-
-Progress = Callable[[int, int | None], None]
 
 
 def check(
@@ -39,11 +36,15 @@ def check(
 
 def load(location: str, settings: Settings, *, format: str | None = None, run: str | None = None) -> Run:
     """Open a run, add what the user knows about it, and derive signals from its rollouts."""
-    from echotrap import signals
     from echotrap.sources import open_run
 
     opened = declare(open_run(location, format=format, run=run), settings)
-    return opened if opened.rollouts is None else signals.derive(opened)
+    if opened.rollouts is None:
+        return opened
+    from echotrap import signals
+
+    derived: Run = signals.derive(opened)
+    return derived
 
 
 def declare(run: Run, settings: Settings) -> Run:
@@ -66,8 +67,7 @@ def judge(run: Run, settings: Settings) -> Report:
     """Diagnose a run, then mark what the user has accepted for now."""
     from echotrap.diagnosis import diagnose
 
-    diagnosis: Callable[..., Report] = diagnose
-    report = diagnosis(run, settings=settings)
+    report = diagnose(run, settings)
     names = (report.run.name, report.run.source)
     active = [item for item in settings.suppress if item.holds(*names)]
     findings = tuple(

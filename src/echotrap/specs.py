@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from echotrap.detector import Detector, Level, NotEvaluated, episodes
+from echotrap.detector import Detector, Failed, Level, NotEvaluated, Track, episodes
 from echotrap.errors import EchotrapError
 from echotrap.fields import FIELDS
 from echotrap.record import Event, NonFinite, Run, RunConfig
@@ -149,6 +149,16 @@ class Case:
             smoothed=frozenset(self.smoothed),
         )
 
+    def _judge(self, detector: Detector) -> Track | NotEvaluated:
+        if detector.combine is None:
+            return detector(self.run(), replace(detector.params, **self.params) if self.params else None)
+        from echotrap.config import Settings
+        from echotrap.diagnosis import examine
+
+        outcome = examine(self.run(), Settings(params={detector.card.id: dict(self.params)})).outcomes[detector.card.id]
+        assert not isinstance(outcome, Failed), outcome
+        return outcome if isinstance(outcome, NotEvaluated) else outcome.track
+
     def check(self, detector: Detector) -> None:
         """Assert that the detector says what the case expects.
 
@@ -157,7 +167,7 @@ class Case:
         AssertionError
             It says something else; the message holds what it said.
         """
-        track = detector(self.run(), replace(detector.params, **self.params) if self.params else None)
+        track = self._judge(detector)
         if isinstance(track, NotEvaluated):
             assert self.expect == "not-evaluated", f"not evaluated: {track.reason}"
             assert self.says in track.reason, track.reason

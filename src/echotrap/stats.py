@@ -139,6 +139,14 @@ def rolling_mad(values: Floats, window_points: int, *, exclude_last: int = 0) ->
     return out
 
 
+def rolling_median_steps(values: Floats, steps: Steps, window_steps: int) -> Floats:
+    """Trailing median over the last ``window_steps`` steps, however many points they hold."""
+    import pandas as pd
+
+    clock = pd.to_datetime(steps, unit="s")
+    return pd.Series(values, index=clock).rolling(f"{window_steps}s", min_periods=1).median().to_numpy(dtype=np.float64)
+
+
 def running_max(values: Floats) -> Floats:
     """Highest value so far; NaN are skipped."""
     return np.fmax.accumulate(values) if len(values) else values

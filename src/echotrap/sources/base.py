@@ -8,15 +8,17 @@ has read, so that a run that still grows is followed by calling :meth:`Reader.po
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from echotrap.errors import SourceError
+
 if TYPE_CHECKING:
     from echotrap.rollouts import RolloutStore
 
-__all__ = ["Format", "Head", "Note", "Options", "Reader", "Row"]
+__all__ = ["Format", "Head", "Note", "Options", "Reader", "Row", "choose_run"]
 
 
 @dataclass(slots=True)
@@ -167,3 +169,37 @@ class Format:
     extensions: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def choose_run(names: Sequence[str], wanted: str | None, where: str) -> tuple[int, tuple[str, ...]]:
+    """Which of several runs in one place to read, and what the others are called.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Runs in the order of preference; the first is read unless the user names one.
+    wanted : str or None
+        What the user asked for: a name, or an unambiguous part of one.
+    where : str
+        The place, for the message.
+
+    Examples
+    --------
+    >>> choose_run(["grpo-b", "grpo-a"], None, "logs")
+    (0, ('grpo-a',))
+    >>> choose_run(["grpo-b", "grpo-a"], "grpo", "logs")
+    Traceback (most recent call last):
+    echotrap.errors.SourceError: logs: 'grpo' fits no single run (there are: grpo-b, grpo-a)
+    >>> choose_run(["grpo-b", "grpo-a"], "-a", "logs")
+    (1, ('grpo-b',))
+    """
+    chosen = 0
+    if wanted is not None:
+        fitting = [at for at, name in enumerate(names) if name == wanted] or [
+            at for at, name in enumerate(names) if wanted in name
+        ]
+        if len(fitting) != 1:
+            listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+            raise SourceError(f"{wanted!r} fits no single run", where=where, cure=f"there are: {listed}")
+        chosen = fitting[0]
+    return chosen, tuple(name for at, name in enumerate(names) if at != chosen)

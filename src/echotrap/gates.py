@@ -1,0 +1,170 @@
+"""Conditions of the run under which an alarm means something else, or nothing.
+
+Order: finite (a point that is not finite never reaches a series) → enough data → environment → declared event → convergence →
+rule. A gate never raises a level. Everything is causal: the gate at a step uses that step and earlier ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from echotrap import stats
+from echotrap.detector import Card, Level, Track
+from echotrap.record import Run
+
+__all__ = ["Gates", "apply", "compute"]
+
+Flags = NDArray[np.bool_]
+
+ALARM_POINTS = 5  # alarms may start after five points (failure_modes.md 3.2)
+EVENT_QUIET_STEPS = 10  # failure_modes.md 3.3: 10-20 steps after a declared event
+NEW_BEST_STEPS = 20  # failure_modes.md 3.3, gate not-improving
+SOLVED_LEVEL = 0.95  # failure_modes.md, solved
+SOLVED_POINTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Gates:
+    """The gates of a run, one flag per logged step.
+
+    Attributes
+    ----------
+    enough : (n,) bool
+        At least five points were logged.
+    warmup : (n,) bool
+        The learning rate is still in its first rise.
+    event : (n,) bool
+        A restart or a declared change is fresh.
+    solved : (n,) bool
+        The reward is at its ceiling and stays there.
+    improving : (n,) bool
+        A held-out score or the reward set a new best lately.
+    """
+
+    enough: Flags
+    warmup: Flags
+    event: Flags
+    solved: Flags
+    improving: Flags
+
+
+def compute(run: Run) -> Gates:
+    """Work out the gates of a run."""
+    steps = run.steps
+    n = len(steps)
+    event = np.zeros(n, bool)
+    for at in run.arm_steps:
+        event |= (steps >= at) & (steps < at + EVENT_QUIET_STEPS)
+    return Gates(
+        enough=np.arange(n) >= ALARM_POINTS - 1,
+        warmup=_warmup(run),
+        event=event,
+        solved=_solved(run),
+        improving=_improving(run),
+    )
+
+
+def apply(track: Track, card: Card, gates: Gates, run: Run) -> Track:
+    """Mute or cap a track where its gates say so.
+
+    *enough data*, *declared event* mute; *warm-up*, *solved* and *improving* cap at watch; smoothed input caps at warning.
+    """
+    at = np.searchsorted(run.steps, track.steps)
+    level = np.minimum(track.level, card.highest).astype(np.int8)
+    if "min-data" in card.gates:
+        level[~gates.enough[at]] = 0
+    if "declared-event" in card.gates:
+        level[gates.event[at]] = 0
+    for gate, flag in (("warmup", gates.warmup), ("solved", gates.solved), ("not-improving", gates.improving)):
+        if gate in card.gates:
+            capped = flag[at] & (level > Level.WATCH)
+            level[capped] = Level.WATCH
+    if "raw-input" in card.gates and run.smoothed & {name for need in card.needs for name in need}:
+        level = np.minimum(level, Level.WARNING).astype(np.int8)
+    onset = np.where(level > 0, track.onset, -1)
+    return Track(track.steps, level, onset, track.score, track.limit, track.evidence)
+
+
+def _warmup(run: Run) -> Flags:
+    steps, rate = run.series("learning_rate")
+    flag = np.zeros(len(run.steps), bool)
+    if len(rate) < 3 or rate[1] <= rate[0]:
+        return flag
+    falls = np.flatnonzero(np.diff(rate) <= 0)
+    last = int(falls[0]) if len(falls) else len(rate) - 1
+    flag[:] = run.steps < steps[last] if len(falls) else run.steps <= steps[last]
+    return flag
+
+
+def _hold(run: Run, steps: NDArray[np.int64], flag: Flags) -> Flags:
+    """Spread a flag on some steps over all logged steps; the last word holds."""
+    where = np.searchsorted(steps, run.steps, side="right") - 1
+    held = np.zeros(len(run.steps), bool)
+    held[where >= 0] = flag[where[where >= 0]]
+    return held
+
+
+def _improving(run: Run) -> Flags:
+    """Whether the held-out score, or the 20-step median of the training outcome, set a new best in the last 20 steps.
+
+    A new best counts when it beats the last one by 5 % of the range seen so far and by half of the step-to-step noise.
+    """
+    found = np.zeros(len(run.steps), bool)
+    outcomes = [name for name in ("eval_score", "success_rate", "reward_mean") if run.has(name)]
+    for name in outcomes[:2] if "eval_score" in outcomes else outcomes[:1]:
+        steps, values = run.series(name)
+        if len(steps) < 3:
+            continue
+        smooth = values if name == "eval_score" else stats.rolling_median_steps(values, steps, NEW_BEST_STEPS)
+        noise = np.concatenate(([0.0], stats.rolling_median(np.abs(np.diff(values)), 20)))
+        window = max(NEW_BEST_STEPS, 2 * int(np.median(np.diff(steps[:6]))))
+        found |= _hold(run, steps, _fresh_best(steps, smooth, noise, window))
+    return found
+
+
+def _fresh_best(steps: NDArray[np.int64], values: NDArray[np.float64], noise: NDArray[np.float64], window_steps: int) -> Flags:
+    flag = np.zeros(len(steps), bool)
+    best = low = high = values[0]
+    best_step = None
+    for i in range(1, len(steps)):
+        low, high = min(low, values[i]), max(high, values[i])
+        if values[i] > best + max(0.05 * (high - low), 0.5 * noise[i]):
+            best, best_step = values[i], steps[i]
+        flag[i] = best_step is not None and steps[i] - best_step <= window_steps
+    return flag
+
+
+def _solved(run: Run) -> Flags:
+    """Whether the outcome is at its ceiling: success (or a 0..1 reward) above 0.95, or nearly every group all-right.
+
+    A reward whose ceiling nobody named is not called solved: a plateau may be a trap.
+    """
+    n = len(run.steps)
+    flag = np.zeros(n, bool)
+    for name, limit in (("success_rate", SOLVED_LEVEL), ("zero_std_all_pass_frac", 0.9)):
+        steps, values = run.series(name)
+        if len(steps):
+            flag |= _hold(run, steps, stats.held(values >= limit, np.arange(len(steps)), SOLVED_POINTS).on)
+    steps, reward = run.series("reward_mean")
+    if len(steps):
+        flag |= _hold(run, steps, stats.held(_at_ceiling(run, steps, reward), np.arange(len(steps)), SOLVED_POINTS).on)
+    return flag
+
+
+def _at_ceiling(run: Run, steps: NDArray[np.int64], reward: NDArray[np.float64]) -> Flags:
+    low, high = run.config.reward_min, run.config.reward_max
+    if high is not None:
+        floor = np.full(len(reward), low if low is not None else 0.0)
+        ceiling = np.full(len(reward), high)
+    elif run.has("reward_max"):
+        ceiling = stats.running_max(run.at("reward_max", steps))
+        floor = stats.running_min(run.at("reward_min", steps) if run.has("reward_min") else reward)
+    else:
+        unit = (stats.running_min(reward) >= 0) & (stats.running_max(reward) <= 1.0)
+        ceiling, floor = np.where(unit, 1.0, np.inf), np.zeros(len(reward))
+    width = ceiling - floor
+    with np.errstate(invalid="ignore"):
+        return np.asarray((width > 0) & (reward >= floor + SOLVED_LEVEL * width), bool)

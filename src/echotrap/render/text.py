@@ -1,0 +1,235 @@
+"""Text for a terminal: the answer first, then why, what to do, and what could not be seen. Fits 80 columns."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from typing import Literal
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from echotrap.render import Result, View, words
+from echotrap.report import Finding, Report, RunError
+
+__all__ = ["render"]
+
+STYLE = {
+    "critical": "bold red",
+    "warning": "bold yellow",
+    "info": "bold cyan",
+    "ok": "bold green",
+    "insufficient": "bold magenta",
+}
+ASCII = str.maketrans({"·": "-", "…": "...", "—": "-", "→": "->", "▲": "^", "×": "x", "’": "'"})
+SHORT_FINDINGS = 6
+SHORT_NOTES = 3
+
+
+def render(results: tuple[Result, ...], view: View) -> str:
+    """A table where there are several runs, then each run (the calm ones only when all is wanted)."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=max(view.width, 40),
+        force_terminal=view.color,
+        color_system="standard" if view.color else None,
+        no_color=not view.color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    many = len(results) > 1
+    if many:
+        console.print(_table(words.worst_first(results)))
+    for item in results:
+        if isinstance(item, RunError):
+            console.print(Text(f"cannot be judged  {words.error_line(item)}", style=STYLE["critical"]))
+        elif not many or view.verbose or item.verdict.severity in ("warning", "critical"):
+            if many:
+                console.rule(style="dim", characters="─" if view.unicode else "-")
+            console.print(_report(item, view))
+    # Rich pads lines up to the width; a file or a diff wants none of it
+    text = "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
+    return text if view.unicode else text.translate(ASCII).encode("ascii", "replace").decode()
+
+
+def _table(results: list[Result]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("began", justify="right")
+    table.add_column("alarm", justify="right")
+    table.add_column("run", overflow="fold")
+    for item in results:
+        if isinstance(item, RunError):
+            table.add_row(Text("CANNOT BE READ", style=STYLE["critical"]), "", "", words.plain(item.source))
+        else:
+            verdict = item.verdict
+            name = Text(words.title(verdict), style=STYLE[verdict.severity])
+            table.add_row(name, _step(verdict.onset_step), _step(verdict.alarm_step), words.plain(item.run.name))
+    return table
+
+
+def _report(report: Report, view: View) -> Group:
+    parts: list[RenderableType] = [_head(report)]
+    lines = _signals(report, view)
+    if lines:
+        parts += [Text(""), *lines]
+    parts += [Text(""), _answers(report)]
+    findings = words.by_severity(report.findings)
+    shown = findings if view.verbose else findings[:SHORT_FINDINGS]
+    if shown:
+        parts += [Text(""), _findings(shown, view)]
+        if len(shown) < len(findings):
+            parts.append(Text(f"  and {len(findings) - len(shown)} more (-v)", style="dim"))
+    parts += [Text(f"FAILED  {words.plain(f'{item.detector}: {item.error}')}", style=STYLE["critical"]) for item in report.failed]
+    parts += _footer(report, view)
+    return Group(*parts)
+
+
+def _head(report: Report) -> Group:
+    verdict = report.verdict
+    first = Text()
+    first.append(words.title(verdict), style=STYLE[verdict.severity] + " reverse")
+    first.append(f"  {verdict.severity}", style=STYLE[verdict.severity])
+    if when := words.when(verdict):
+        first.append(f"  {when}")
+    about = Text(words.facts(report.run), style="dim")
+    seen = f"{words.coverage(report.coverage)} · confidence {verdict.confidence}"
+    return Group(first, about, Text(seen, style="dim"), Text(words.plain(verdict.headline)))
+
+
+def _signals(report: Report, view: View) -> list[RenderableType]:
+    """The signature as sparklines on one step axis, with the onset and the first alarm marked below."""
+    run, verdict = report.run, report.verdict
+    if run.first_step is None or run.last_step is None or run.first_step == run.last_step:
+        return []
+    signature = [part.signal for part in report.coverage.signature]
+    drawn = [signal for signal in report.signals if view.verbose or signal.name in signature]
+    if not drawn:
+        return []
+    label, ends = max(len(signal.title) for signal in drawn), 7
+    width = max(view.width - label - 2 * ends - 6, 10)
+    lines: list[RenderableType] = []
+    onset = None if verdict.onset_step is None else words.column(verdict.onset_step, run.first_step, run.last_step, width)
+    for signal in drawn:
+        finite = [value for value in signal.values if value is not None]
+        start, end = (words.number(finite[0]), words.number(finite[-1])) if finite else ("", "")
+        cells = Text(words.sparkline(signal, run.first_step, run.last_step, width, unicode=view.unicode), style="cyan")
+        if onset is not None:
+            cells.stylize(STYLE[verdict.severity], onset)
+        lines.append(Text.assemble("  ", signal.title.ljust(label), " ", start.rjust(ends), " ", cells, " ", end))
+    axis = [" "] * width
+    if verdict.alarm_step is not None and verdict.alarm_step != verdict.onset_step:
+        _mark(axis, words.column(verdict.alarm_step, run.first_step, run.last_step, width), str(verdict.alarm_step), "right")
+    if onset is not None:
+        _mark(axis, onset, str(verdict.onset_step), "left")
+    ruler = Text("".join(axis), style=STYLE[verdict.severity])
+    lines.append(Text.assemble("  ", "step".ljust(label), " ", str(run.first_step).rjust(ends), " ", ruler, f" {run.last_step}"))
+    return lines
+
+
+def _mark(axis: list[str], at: int, label: str, side: Literal["left", "right"]) -> None:
+    """Point at a cell of the axis, with the label on the given side, or on the other where there is no room."""
+    axis[at] = "▲"
+    left, right = range(at - len(label), at), range(at + 1, at + 1 + len(label))
+    for cells in (left, right) if side == "left" else (right, left):
+        if cells[0] >= 0 and cells[-1] < len(axis) and all(axis[cell] == " " for cell in cells):
+            for cell, sign in zip(cells, label, strict=True):
+                axis[cell] = sign
+            return
+
+
+def _answers(report: Report) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, lines in (("why", report.verdict.why), ("against", report.verdict.against)):
+        for count, line in enumerate(lines):
+            grid.add_row(name if count == 0 else "", words.plain(line))
+    todo: list[Text] = []
+    if report.last_good_step is not None and report.verdict.severity in ("warning", "critical"):
+        todo.append(Text(f"go back to step {report.last_good_step}, the last good one"))
+    for lever in words.remedies(report):
+        text = Text(words.plain(lever.action))
+        if lever.key:
+            text.append("".join(f"\n  {line}" for line in words.key_lines(lever.key)), style="cyan")
+        todo.append(text)
+    for count, text in enumerate(todo):
+        grid.add_row("do now" if count == 0 else "", text)
+    return grid
+
+
+def _findings(findings: list[Finding], view: View) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", title_justify="left")
+    table.add_column("finding", no_wrap=True)
+    table.add_column("began", justify="right")
+    table.add_column("alarm", justify="right")
+    table.add_column("what", overflow="fold")
+    for finding in findings:
+        quiet = finding.suppressed_by or finding.waived
+        what = Text(words.plain(finding.message))
+        if finding.cleared_step is not None:
+            what.append(f" (over at {finding.cleared_step})")
+        if finding.suppressed_by:
+            what.append(f" (follows from {finding.suppressed_by})", style="dim")
+        if finding.waived:
+            what.append(f" (accepted: {words.plain(finding.waived)})", style="dim")
+        if view.verbose:
+            for item in finding.evidence:
+                what.append(f"\n{words.evidence(item)}", style="dim")
+            for line in finding.counter_evidence:
+                what.append(f"\nagainst: {words.plain(line)}", style="dim")
+            for lever in finding.remedy:
+                what.append(f"\ndo: {words.plain(lever.action)}", style="dim")
+            if finding.origin:
+                what.append(f"\nat {words.plain(finding.origin)}", style="dim")
+        style = "dim" if quiet else STYLE[finding.severity]
+        table.add_row(Text(finding.detector, style=style), _step(finding.onset_step), _step(finding.alarm_step), what)
+    return table
+
+
+def _footer(report: Report, view: View) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    if report.not_evaluated:
+        groups = words.reasons(report.not_evaluated)
+        lines += [Text(""), Text(f"not evaluated: {len(report.not_evaluated)} of {_asked(report)}", style="bold")]
+        for reason, ids in groups if view.verbose else groups[:SHORT_NOTES]:
+            names = ", ".join(ids) if view.verbose or len(ids) <= 3 else f"{', '.join(ids[:2])} and {len(ids) - 2} more"
+            lines.append(Padding(Text(f"{words.plain(reason)}: {names}", style="dim"), (0, 0, 0, 2)))
+        if not view.verbose and len(groups) > SHORT_NOTES:
+            lines.append(Text(f"  and {len(groups) - SHORT_NOTES} more reasons (-v)", style="dim"))
+    if report.notes:
+        lines += [Text(""), Text(f"notes: {len(report.notes)}", style="bold")]
+        for note in report.notes if view.verbose else report.notes[:SHORT_NOTES]:
+            count = f" ({note.count}x)" if note.count > 1 else ""
+            lines.append(Padding(Text(f"{words.plain(note.message)}{count}", style="dim"), (0, 0, 0, 2)))
+        if not view.verbose and len(report.notes) > SHORT_NOTES:
+            lines.append(Text(f"  and {len(report.notes) - SHORT_NOTES} more (-v)", style="dim"))
+    if report.verdict.severity in ("warning", "critical"):
+        lines += [Text(""), *_next(report)]
+    return lines
+
+
+def _next(report: Report) -> list[RenderableType]:
+    """Where to look next, as commands to paste."""
+    source = shlex.quote(words.plain(report.run.source))
+    leading = next((item for item in words.by_severity(report.findings) if not item.suppressed_by), None)
+    commands = [f"echotrap report {source} -o report.html"]
+    if leading is not None:
+        commands.append(f"echotrap explain {leading.detector}")
+        if leading.rollouts:
+            commands.append(f"echotrap rollouts {source} --step {leading.rollouts[-1].step}")
+    return [Text(f"{'next' if count == 0 else '':6}{command}", style="dim") for count, command in enumerate(commands)]
+
+
+def _asked(report: Report) -> int:
+    looked = {item.detector for item in report.findings} | set(report.clear) | {item.detector for item in report.failed}
+    return len(looked | {item.detector for item in report.not_evaluated})
+
+
+def _step(step: int | None) -> str:
+    return "" if step is None else str(step)

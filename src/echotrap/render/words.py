@@ -1,0 +1,186 @@
+"""Phrases that several formats share, so that a run is described in the same words everywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+
+from echotrap.render import Result
+from echotrap.report import RANK, Coverage, Evidence, Finding, Lever, Report, RunError, RunFacts, Signal, Skipped, Verdict
+
+__all__ = [
+    "coverage", "evidence", "facts", "number", "plain", "reasons", "remedies", "sparkline", "title", "when", "worst_first",
+]  # fmt: skip
+
+STAGE = {1: "forming", 2: "suspected", 3: "confirmed"}
+BLOCKS = "▁▂▃▄▅▆▇█"
+ASCII_BLOCKS = "_.-~=+*#"
+
+
+def plain(text: str) -> str:
+    """Text of others without control characters: a log must not be able to steer a terminal or break a line.
+
+    >>> plain("two" + chr(10) + "lines"), plain(chr(27) + "[31m").isprintable()
+    ('two lines', True)
+    """
+    return "".join(c if c.isprintable() else " " if c in "\n\r\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def title(verdict: Verdict) -> str:
+    """The verdict as a headline.
+
+    >>> title(Verdict(label="echo-trap", severity="critical", stage=3, headline=""))
+    'ECHO TRAP, confirmed (stage 3)'
+    """
+    name = verdict.label.replace("-", " ").upper()
+    if verdict.stage is None:
+        return name
+    stage = f"{STAGE.get(verdict.stage, 'stage')} (stage {verdict.stage})"
+    return f"{name}, {stage}" if verdict.label == "echo-trap" else f"{name}, Echo Trap {stage}"
+
+
+def when(item: Verdict | Finding) -> str:
+    """Onset, first alarm and recovery.
+
+    >>> when(Verdict(label="unstable", severity="warning", onset_step=180, alarm_step=195, headline=""))
+    'began step 180 · first alarm 195'
+    """
+    parts = []
+    if item.onset_step is not None:
+        parts.append(f"began step {item.onset_step}")
+    if item.alarm_step is not None:
+        parts.append(f"first alarm {item.alarm_step}")
+    over = item.recovered_step if isinstance(item, Verdict) else item.cleared_step
+    if over is not None:
+        parts.append(f"over at {over}")
+    return " · ".join(parts)
+
+
+def facts(run: RunFacts) -> str:
+    """Name, framework and extent of a run."""
+    framework = " ".join(filter(None, (run.framework, run.framework_version)))
+    extent = f"{run.steps} step" + ("s" if run.steps != 1 else "")
+    if run.first_step is not None and run.last_step is not None:
+        extent += f" ({run.first_step} to {run.last_step})"
+    state = {True: "finished", False: "running", None: ""}[run.finished]
+    return " · ".join(filter(None, (plain(run.name), plain(framework), extent, state)))
+
+
+def coverage(found: Coverage) -> str:
+    """How many parts of the signature were there, and which were not."""
+    absent = [item.part for item in found.signature if item.provenance == "absent"]
+    without = f" (no {', '.join(absent)})" if absent else ""
+    return f"{found.present} of {found.of} signature signals{without}"
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """A number for a person.
+
+    >>> number(0.8, "0..1"), number(1234.5), number(0.03125, "nats/token"), number(None)
+    ('80 %', '1234', '0.0312 nats/token', 'not finite')
+    """
+    if value is None or not math.isfinite(value):
+        return "not finite"
+    if unit == "0..1":
+        return f"{100 * value:.3g} %"
+    text = f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    return f"{text} {unit}" if unit and unit not in ("count", "-", "L2", "ratio", "score") else text
+
+
+def evidence(item: Evidence) -> str:
+    """One number behind a finding, with its name."""
+    return f"{item.name.replace('_', ' ')} {plain(item.text) if item.text else number(item.value, item.unit)}"
+
+
+def reasons(skipped: Iterable[Skipped]) -> list[tuple[str, list[str]]]:
+    """Detectors that could not look, by reason, the most common reason first."""
+    ordered = sorted(skipped, key=lambda item: item.reason)
+    grouped = [(reason, sorted(item.detector for item in items)) for reason, items in groupby(ordered, lambda item: item.reason)]
+    return sorted(grouped, key=lambda item: (-len(item[1]), item[0]))
+
+
+def remedies(report: Report, most: int = 3) -> list[Lever]:
+    """What to do, in the order of the findings, each lever once; consequences of another finding come last."""
+    findings = sorted(by_severity(report.findings), key=lambda item: item.suppressed_by is not None)
+    levers = {lever.action: lever for item in reversed(findings) for lever in reversed(item.remedy) if item.severity != "info"}
+    return list(reversed(levers.values()))[:most]
+
+
+def by_severity(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings, worst first, then earliest."""
+    return sorted(findings, key=lambda item: (-RANK[item.severity], item.suppressed_by is not None, item.onset_step))
+
+
+def worst_first(results: Sequence[Result]) -> list[Result]:
+    """Results, worst first; runs that could not be judged lead."""
+    return sorted(results, key=lambda item: -9 if isinstance(item, RunError) else -RANK[item.verdict.severity])
+
+
+def key_lines(key: str) -> list[str]:
+    """Configuration text, one setting a line where it holds nothing but settings.
+
+    >>> key_lines("a.b=1 c.d=2"), key_lines("--eps 0.2 0.28")
+    (['a.b=1', 'c.d=2'], ['--eps 0.2 0.28'])
+    """
+    parts = plain(key).split()
+    return parts if all("=" in part for part in parts) else [plain(key)]
+
+
+def error_line(error: RunError) -> str:
+    """One line for a run that could not be judged."""
+    where = plain(error.where or error.source)
+    return f"{where}: {plain(error.message)}" + (f" ({plain(error.cure)})" if error.cure else "")
+
+
+def column(step: int, first: int, last: int, width: int) -> int:
+    """Where a step lies on an axis of ``width`` cells."""
+    return min(max(round((step - first) / max(last - first, 1) * (width - 1)), 0), width - 1)
+
+
+def sparkline(signal: Signal, first: int, last: int, width: int, *, unicode: bool = True) -> str:
+    """A signal as one line of cells on the given step axis; a cell shows its most unusual value, a gap stays empty.
+
+    >>> sparkline(Signal(name="x", title="x", unit="", steps=(1, 2, 3, 4), values=(0.0, 1.0, None, 7.0)), 1, 4, 4)
+    '▁▂ █'
+    """
+    logged = signal.log_axis
+    points = [
+        (step, math.log10(value) if logged else value)
+        for step, value in zip(signal.steps, signal.values, strict=True)
+        if value is not None and math.isfinite(value) and first <= step <= last and (value > 0 or not logged)
+    ]
+    if not points:
+        return " " * width
+    ordered = sorted(value for _, value in points)
+    middle, low, high = ordered[len(ordered) // 2], ordered[0], ordered[-1]
+    cells: dict[int, float] = {}
+    for step, value in points:
+        cell = column(step, first, last, width)
+        if cell not in cells or abs(value - middle) > abs(cells[cell] - middle):
+            cells[cell] = value
+    blocks = BLOCKS if unicode else ASCII_BLOCKS
+    spread = high - low
+    top = len(blocks) - 1
+    dense = len(points) >= width
+    line = []
+    for cell in range(width):
+        if cell not in cells:
+            line.append(" ")
+            continue
+        share = (cells[cell] - low) / spread if spread > 0 else 0.5
+        line.append(blocks[min(int(share * top + 0.5), top)])
+    text = "".join(line)
+    return text if dense else _bridged(text, points, first, last, width)
+
+
+def _bridged(text: str, points: list[tuple[int, float]], first: int, last: int, width: int) -> str:
+    """Carry each value on to the next point where points are sparser than cells, but never over a missing one."""
+    gaps = [b[0] - a[0] for a, b in pairwise(points)]
+    usual = min(gaps) if gaps else 1
+    line = list(text)
+    for (a, _), (b, _) in pairwise(points):
+        if b - a <= usual:
+            left, right = column(a, first, last, width), column(b, first, last, width)
+            line[left + 1 : right] = line[left] * max(right - left - 1, 0)
+    return "".join(line)
