@@ -35,7 +35,7 @@ def entries() -> tuple[Entry, ...]:
 def entry() -> Entry | None:
     """The run that is looked at: the one in the link, else the first."""
     known = {item.key: item for item in entries()}
-    wanted = st.session_state.get("run") or st.query_params.get("run")
+    wanted = str(st.session_state.get("run") or st.query_params.get("run"))
     return known.get(wanted) or next(iter(known.values()), None)
 
 
@@ -178,6 +178,14 @@ def _ago(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
+
+
+def card(name: str, said: str, severity: str, words: str, colour: str) -> None:
+    """A run in a few words, under a line in its colour."""
+    st.html(
+        f'<div class="et-card" style="border-top-color:{colour}"><b>{escape(name)}</b> '
+        f'<span class="et-pill et-{severity}">{escape(said)}</span><br><span class="et-muted">{escape(words)}</span></div>'
+    )
 
 
 def label(name: str, stage: int | None) -> str:

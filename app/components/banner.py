@@ -25,7 +25,7 @@ def banner(report: Report) -> None:
         f"<span>confidence <b>{verdict.confidence}</b></span>" if verdict.severity in ("warning", "critical") else "",
     ]
     parts = "".join(
-        f'<span class="et-part {part.provenance}" title="{escape(part.signal or "not in the log")}, {part.provenance}">{part.part}</span>'
+        f'<span class="et-part {part.provenance}" title="{escape(part.signal or "not in the log")}">{part.part}</span>'
         for part in coverage.signature
     )
     rows = [

@@ -24,7 +24,9 @@ def overview() -> None:
     else:
         banner(report)
     for failure in report.failed:
-        st.warning(f"{page.plain(failure.detector)} failed and said nothing: {page.plain(failure.error)}", icon=":material/bug_report:")
+        st.warning(
+            f"{page.plain(failure.detector)} failed and said nothing: {page.plain(failure.error)}", icon=":material/bug_report:"
+        )
     description = figures.of_report(report, selected=page.step())
     if description.panels:
         clicked = chart(description, key="signature", revision=report.run.source)

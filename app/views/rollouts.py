@@ -49,16 +49,16 @@ def _step(run: Run, report: Report, steps: tuple[int, ...]) -> int:
     chosen = min(steps, key=lambda item: (abs(item - wanted), item))
     names = [name for name in TREND if run.has(name)][:PANELS]
     if names:
-        clicked = chart(
-            figures.trend(run, report, names, selected=chosen, marks=steps), key="rollout-trend", revision=run.source
-        )
+        clicked = chart(figures.trend(run, report, names, selected=chosen, marks=steps), key="rollout-trend", revision=run.source)
         if clicked is not None:
             page.choose_step(min(steps, key=lambda item: abs(item - clicked)))
             st.rerun()
     at = steps.index(chosen)
     back, slider, forth = st.columns([1, 12, 1], vertical_alignment="bottom")
     with back:
-        if st.button("", icon=":material/chevron_left:", disabled=at == 0, key="step-back", help="The step before", width="stretch"):
+        if st.button(
+            "", icon=":material/chevron_left:", disabled=at == 0, key="step-back", help="The step before", width="stretch"
+        ):
             page.choose_step(steps[at - 1])
             st.rerun()
     with forth:

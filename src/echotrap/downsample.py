@@ -41,7 +41,7 @@ def drawable(series: Series, points: int = 1500, keep: Iterable[int] = ()) -> Se
     if len(steps) > points:
         from tsdownsample import MinMaxLTTBDownsampler
 
-        chosen = MinMaxLTTBDownsampler().downsample(steps, np.ascontiguousarray(values), n_out=points)
+        chosen = MinMaxLTTBDownsampler().downsample(steps, np.ascontiguousarray(values), n_out=points)  # type: ignore[no-untyped-call]
         wanted = np.flatnonzero(np.isin(steps, np.fromiter(keep, np.int64)))
         edges = _gaps(steps)
         at = np.unique(np.concatenate((chosen.astype(np.int64), wanted, edges, edges + 1)))

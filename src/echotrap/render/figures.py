@@ -15,15 +15,31 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from echotrap.comparison import Axis, aligned
+from echotrap.detector import Episode, Track
 from echotrap.downsample import drawable
 from echotrap.fields import FIELDS, SIGNATURE
 from echotrap.record import Run, Series
-from echotrap.report import Incident, Report
+from echotrap.report import Incident, Report, Signal
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["COLOURS", "PALETTE", "Chart", "Line", "Mark", "Panel", "Shade", "of_report", "of_run", "plotly", "shades", "signature_names", "trend"]
+__all__ = [
+    "COLOURS",
+    "PALETTE",
+    "Chart",
+    "Line",
+    "Mark",
+    "Panel",
+    "Shade",
+    "of_report",
+    "of_run",
+    "plotly",
+    "shades",
+    "signature_names",
+    "trend",
+]
 
 Floats = NDArray[np.float64]
 
@@ -81,6 +97,12 @@ class Mark:
     x: float
     label: str
     severity: str | None = None
+    colour: str | None = None
+
+    @property
+    def ink(self) -> str:
+        """Its own colour, that of its severity, or grey."""
+        return self.colour or COLOURS.get(self.severity or "", MUTED)
 
 
 @dataclass(frozen=True)
@@ -101,7 +123,7 @@ class Chart:
 def of_report(report: Report, *, selected: int | None = None) -> Chart:
     """The signature of a run: the signals of its report, its incidents and events."""
     panels = []
-    for signal in report.signals:
+    for signal in _leading(report):
         values = np.array([np.nan if v is None else v for v in signal.values], np.float64)
         line = Line(signal.title, np.array(signal.steps, np.float64), values)
         panels.append(Panel(signal.title, signal.unit, (line,), signal.log_axis, signal.band, signal.baseline))
@@ -129,6 +151,60 @@ def of_run(run: Run, report: Report, names: Iterable[str], *, selected: int | No
             )
         )
     return Chart(tuple(panels), shades(report), _marks(report), report.incidents, selected, last=report.run.last_step)
+
+
+def overlay_names(runs: Sequence[Run]) -> list[str]:
+    """Signals worth comparing, the signature first, among those that the first run has."""
+    signature = [name for part in SIGNATURE for name in part]
+    return [*signature, *(str(name) for name in runs[0].metrics.columns if str(name) in FIELDS and name not in signature)]
+
+
+def overlay(runs: Sequence[Run], names: Iterable[str], axis: Axis, *, marks: Iterable[tuple[str, float]] = ()) -> Chart:
+    """The same signals of several runs over one another; ``marks`` name the places where runs part from the first."""
+    panels = []
+    for name in names:
+        about = FIELDS.get(name)
+        lines = []
+        for place, run in enumerate(runs):
+            x, series = aligned(run, name, axis)
+            few = drawable(Series(np.arange(len(x)), series.values), max(300, 4000 // len(runs)))
+            at = x[np.minimum(few.steps, len(x) - 1)] if len(x) else x
+            lines.append(Line(run.name, at, few.values, PALETTE[place % len(PALETTE)], points=len(x) < 60))
+        positive = all((line.y[np.isfinite(line.y)] > 0).all() for line in lines)
+        title, unit = (about.title, about.unit) if about else (name, "")
+        panels.append(Panel(title, unit, tuple(lines), bool(about and about.log_axis and positive)))
+    colours = {run.name: PALETTE[place % len(PALETTE)] for place, run in enumerate(runs)}
+    where = tuple(Mark(x, f"{name} parts", colour=colours.get(name)) for name, x in marks)
+    titles = {"step": "step", "tokens": "tokens seen", "wall time": "seconds since the start"}
+    return Chart(tuple(panels), marks=where, x_title=titles[axis], legend=panels[0].lines if panels else ())
+
+
+def of_track(run: Run, detector: str, track: Track, found: Iterable[Episode], *, selected: int | None = None) -> Chart:
+    """What one detector judged against its limit, with the stretches in which it would have spoken."""
+    last = int(track.steps[-1]) if len(track.steps) else 0
+    score = drawable(Series(track.steps, track.score))
+    limit = drawable(Series(track.steps, track.limit))
+    lines = (_line("judged", score), Line("limit", limit.steps.astype(np.float64), limit.values, COLOURS["critical"], "dash"))
+    spans = [
+        Shade(step, item.cleared_step if item.cleared_step is not None else last, level.severity)
+        for item in found
+        for level, step in item.alarm_steps.items()
+    ]
+    panels = [Panel(detector, "", lines)]
+    signal = track.evidence.get("signal")
+    if isinstance(signal, str) and run.has(signal) and signal in FIELDS:
+        field = FIELDS[signal]
+        panels.append(Panel(field.title, field.unit, (_line(field.title, drawable(run.series(signal))),), field.log_axis))
+    return Chart(tuple(panels), tuple(spans), selected=selected, last=last, panel_height=120)
+
+
+def _leading(report: Report) -> list[Signal]:
+    """At most seven signals: of each part of the signature its best ones, then whatever else the report draws."""
+    known = {signal.name: signal for signal in report.signals}
+    parts = [[known.pop(name) for name in part if name in known] for part in SIGNATURE]
+    best = [signal for part, most in zip(parts, (2, 1, 1, 2, 1), strict=True) for signal in part[:most]]
+    spare = [signal for part, most in zip(parts, (2, 1, 1, 2, 1), strict=True) for signal in part[most:]]
+    return [*best, *[*spare, *known.values()][: max(5 - len(best), 0)]]
 
 
 def trend(run: Run, report: Report, names: Iterable[str], *, selected: int, marks: Iterable[int]) -> Chart:
@@ -337,11 +413,18 @@ def _vertical(chart: Chart) -> list[dict[str, object]]:
         for shade in chart.shades
     ]  # fmt: skip
     out += [
-        {**rule, "x0": mark.x, "x1": mark.x, "line": {"color": COLOURS.get(mark.severity or "", MUTED), "width": 1.2, "dash": "dot"}}
+        {
+            **rule,
+            "x0": mark.x,
+            "x1": mark.x,
+            "line": {"color": mark.ink, "width": 1.2, "dash": "dot"},
+        }
         for mark in chart.marks
     ]
     if chart.selected is not None:
-        out.append({**rule, "x0": chart.selected, "x1": chart.selected, "name": "selected", "line": {"color": PALETTE[0], "width": 2}})
+        out.append(
+            {**rule, "x0": chart.selected, "x1": chart.selected, "name": "selected", "line": {"color": PALETTE[0], "width": 2}}
+        )
     return out
 
 
@@ -350,9 +433,7 @@ def _baseline(panel: Panel, axis: str) -> list[dict[str, object]]:
     out: list[dict[str, object]] = []
     if panel.band is not None and not (panel.log_axis and panel.band[0] <= 0):
         low, high = panel.band
-        out.append(
-            {**whole, "type": "rect", "y0": low, "y1": high, "fillcolor": MUTED, "opacity": 0.2, "line": {"width": 0}}
-        )
+        out.append({**whole, "type": "rect", "y0": low, "y1": high, "fillcolor": MUTED, "opacity": 0.2, "line": {"width": 0}})
     if panel.baseline is not None and not (panel.log_axis and panel.baseline <= 0):
         line = {"color": MUTED, "width": 1, "dash": "dot"}
         out.append({**whole, "type": "line", "y0": panel.baseline, "y1": panel.baseline, "line": line})
@@ -362,7 +443,7 @@ def _baseline(panel: Panel, axis: str) -> list[dict[str, object]]:
 def _labels(marks: Sequence[Mark]) -> list[dict[str, object]]:
     return [
         {"text": escape(mark.label), "x": mark.x, "xref": "x", "y": 1, "yref": "paper", "yanchor": "bottom", "yshift": 16,
-         "showarrow": False, "font": {"size": 11, "color": COLOURS.get(mark.severity or "", MUTED)},
+         "showarrow": False, "font": {"size": 11, "color": mark.ink},
          "xanchor": "right" if mark.label.startswith("began") else "left"}
         for mark in marks
     ]  # fmt: skip
