@@ -15,7 +15,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from echotrap.detector import Detector, Sensitivity, at_sensitivity
 from echotrap.errors import ConfigError
@@ -25,6 +25,7 @@ __all__ = [
     "DeclaredEvent",
     "Expectation",
     "FailOn",
+    "NotifySettings",
     "RunSettings",
     "Settings",
     "Suppression",
@@ -92,6 +93,17 @@ class Suppression(_Dated):
     detector: str = Field(description="id of the detector or verdict, or a pattern")
 
 
+class NotifySettings(_Strict):
+    """A channel that alarms are sent to. Its address is a secret: it is never shown, nor given on a command line."""
+
+    type: Literal["webhook", "slack", "discord", "email", "wandb"] = Field(description="what kind of receiver it is")
+    url: SecretStr | None = Field(default=None, description="its address; url_env keeps it out of the file")
+    url_env: str | None = Field(default=None, description="environment variable that holds its address")
+    run: str | None = Field(default=None, description="wandb: entity/project/id, where no run is open in the process")
+    link: str = Field(default="", description="where a message leads; {run} is replaced by the run's name")
+    timeout_s: float = Field(default=10.0, gt=0, le=20, description="seconds to wait for the receiver")
+
+
 class Settings(_Strict):
     """Everything that can be set, with its default."""
 
@@ -101,17 +113,20 @@ class Settings(_Strict):
     only: tuple[str, ...] = Field(default=(), description="run these detectors and no others")
     skip: tuple[str, ...] = Field(default=(), description="leave these detectors out")
     require: tuple[str, ...] = Field(default=(), description="detectors that must be able to look, else exit code 2")
-    since: int | None = Field(default=None, description="findings that were over before this step do not fail")
+    since: int | None = Field(default=None, description="findings that were over before this step do not fail", examples=[100])
     detector_paths: tuple[Path, ...] = Field(
         default=(), description="folders of further detectors; their code is run, so only a file named with --config may set it"
     )
-    max_rollouts_per_step: int | None = Field(default=None, ge=1, description="judge at most so many rollouts of a step")
+    max_rollouts_per_step: int | None = Field(
+        default=None, ge=1, description="judge at most so many rollouts of a step", examples=[512]
+    )
     jobs: int = Field(default=0, ge=0, description="runs checked at the same time; 0: one per processor")
     run: RunSettings = Field(default=RunSettings(), description="facts about the run")
     events: tuple[DeclaredEvent, ...] = Field(default=(), description="changes made on purpose")
     params: dict[str, dict[str, Value]] = Field(default={}, description="parameters by detector id")
     expect: tuple[Expectation, ...] = Field(default=(), description="runs whose verdict is known")
     suppress: tuple[Suppression, ...] = Field(default=(), description="findings that are accepted for a while")
+    notify: dict[str, NotifySettings] = Field(default={}, description="channels that alarms can be sent to, by name")
     notices: tuple[str, ...] = Field(default=(), exclude=True, repr=False, description="what loading has to say")
 
 
@@ -270,13 +285,15 @@ def _validated(below: Mapping[str, Any], above: Mapping[str, Any], where: str, *
             cure = _nearest(path[-1], _names(path[:-1]))
             raise ConfigError(f"unknown key {dotted!r}", where=where, cure=cure) from None
         reason = first["msg"].removeprefix("Value error, ")
-        shown = "" if isinstance(first["input"], Mapping | list | tuple) else f", got {first['input']!r}"
+        secret = path[0] == "notify" or isinstance(first["input"], Mapping | list | tuple)
+        shown = "" if secret else f", got {first['input']!r}"
         raise ConfigError(f"{dotted}: {reason[:1].lower()}{reason[1:]}{shown}", where=where) from None
 
 
 def _names(path: list[str]) -> Iterable[str]:
     inner: dict[str, type[BaseModel]] = {
         "run": RunSettings, "events": DeclaredEvent, "expect": Expectation, "suppress": Suppression,
+        "notify": NotifySettings,
     }  # fmt: skip
     model = inner.get(path[0], Settings) if path else Settings
     return [name for name in model.model_fields if name != "notices"]

@@ -118,6 +118,19 @@ class Examination:
         """The incident that is open at the end of the run, if there is one."""
         return self.incidents[-1] if self.incidents and self.incidents[-1].cleared_step is None else None
 
+    def history(self, incident: Incident) -> tuple[Incident, ...]:
+        """An incident as it stood at each step where its verdict changed: what could have been told, and when."""
+        steps = self.run.steps
+        first = int(np.searchsorted(steps, incident.alarm_step))
+        stop = len(steps) if incident.cleared_step is None else int(np.searchsorted(steps, incident.cleared_step))
+        stack = np.stack([level[first:stop] for level in self.rules.values()])
+        turns = [0, *(np.flatnonzero((np.diff(stack, axis=1) != 0).any(axis=0)) + 1).tolist()]
+        stood = []
+        for at in turns:
+            label, level = self._label(first, first + at + 1)
+            stood.append(Incident(label, level, self._onset(label, first, first + at + 1), int(steps[first + at]), None))
+        return tuple(stood)
+
     def _label(self, first: int, stop: int) -> tuple[str, Level]:
         """Label of a stretch: the rule with the highest last level; between equals the earlier in the order of the rules.
 

@@ -8,11 +8,17 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from echotrap.errors import ConfigError
 
-__all__ = ["HINT", "color", "fail", "flush", "save", "talk", "unicode", "wants_json", "width", "working", "write"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from echotrap.config import FailOn
+    from echotrap.render import View
+
+__all__ = ["HINT", "fail", "flush", "save", "show", "talk", "view", "wants_json", "working", "write"]
 
 HINT = "an error in echotrap; echotrap --traceback COMMAND shows where"
 
@@ -27,6 +33,20 @@ def write(text: str) -> None:
     except UnicodeEncodeError:
         encoding = sys.stdout.encoding or "ascii"
         write(text.encode(encoding, "replace").decode(encoding))
+
+
+def show(*parts: RenderableType) -> None:
+    """Print what Rich can lay out."""
+    from echotrap.render.terminal import to_text
+
+    write(to_text(view(), *parts))
+
+
+def view(*, fail_on: FailOn = "critical", verbose: bool = False) -> View:
+    """How results look on this standard output."""
+    from echotrap.render import View
+
+    return View(fail_on, width(), color(), unicode(), verbose)
 
 
 def save(file: Path, text: str) -> None:

@@ -92,7 +92,7 @@ def check(
     with _console.working("checking", shown=len(locations) == 1):
         results = _jobs.check_all(locations, settings, input_format, run, _jobs.progress(len(locations)))
     rulings = [policy.rule(result, settings, reference) for result in results]
-    view = View(settings.fail_on, _console.width(), _console.color(), _console.unicode(), verbose)
+    view = _console.view(fail_on=settings.fail_on, verbose=verbose)
     for target in plan.files:
         _console.save(target.file, render(results, target.format, View(settings.fail_on)))
     readable = any(not isinstance(result, RunError) for result in results)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+import pandas as pd
 
 from echotrap.config import Settings
 from echotrap.errors import EchotrapError, SourceError
 from echotrap.evaluation.judges import BASELINES, Alarm, echotrap_judge, random_judge
 from echotrap.evaluation.score import Case, Judged, Scores, judge_case, score
 from echotrap.evaluation.simulate import CONFOUNDERS, FAILURES, simulate
-from echotrap.record import Run
+from echotrap.record import Run, RunConfig
 
-__all__ = ["Labelled", "Result", "bench", "labelled", "simulated"]
+__all__ = ["Labelled", "Result", "bench", "curves", "labelled", "simulated"]
 
 Judge = Callable[[Run], Alarm]
 Progress = Callable[[str], None]
@@ -86,6 +89,10 @@ def _number(value: object) -> int | None:
     return int(str(value)) if str(value or "").strip() else None
 
 
+def _same(run: Run) -> Run:
+    return run
+
+
 def simulated(seeds: Sequence[int], *, steps: int = 500, text: bool = False) -> Iterator[Labelled]:
     """Every confounder and every failure, once a seed."""
     for kind in (*CONFOUNDERS, *FAILURES):
@@ -99,7 +106,49 @@ def simulated(seeds: Sequence[int], *, steps: int = 500, text: bool = False) -> 
                 onset_first=first,
                 onset_last=last,
             )
-            yield Labelled(case, lambda run=drawn.run: run)  # type: ignore[misc]
+            yield Labelled(case, partial(_same, drawn.run))
+
+
+CURVES: dict[str, tuple[str, int | None]] = {
+    "Bandit-PPO": ("critical", 110),
+    "Bandit-GRPO": ("critical", 30),
+    "Sokoban-PPO": ("critical", 80),
+    "Sokoban-GRPO": ("critical", 10),
+    "FrozenLake-PPO": ("critical", 70),
+    "FrozenLake-GRPO": ("quiet", None),
+}
+"""RAGEN's published runs: what a good tool says, and the step at which success has halved (ragen.md 4)."""
+
+
+def curves(folder: Path, suffix: str = "") -> list[Labelled]:
+    """RAGEN's published curves as runs.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds ``ragen_v1_<Env>-<Algorithm>.csv``.
+    suffix : str
+        ``""`` for the recovered samples, ``"_s5"`` for the trailing means as published.
+    """
+    return [
+        Labelled(
+            Case(case=f"{name}{suffix}", label="healthy" if expect == "quiet" else "collapsed", expect=expect, onset_first=None),
+            partial(_curve, folder / f"ragen_v1_{name}.csv", suffix),
+        )
+        for name, (expect, _) in CURVES.items()
+    ]
+
+
+def _curve(file: Path, suffix: str) -> Run:
+    table = pd.read_csv(file, index_col="step")
+    names = {"reward_mean": "reward_mean", "group_reward_std": "in_group_reward_std", "grad_norm": "grad_norm",
+             "entropy": "entropy", "eval_score": "val_success"}  # fmt: skip
+    frame = pd.DataFrame({name: table[f"{column}{suffix}"] for name, column in names.items()}).astype(float)
+    frame.index = frame.index.astype("int64")
+    turns = 1 if "Bandit" in file.name else 5
+    smoothed = frozenset(names) if suffix else frozenset()
+    config = RunConfig(max_turns=turns, format_penalty=-0.1, group_size=16, prompts_per_step=8)
+    return Run(file.stem, str(file), "csv", frame, framework="RAGEN", config=config, smoothed=smoothed)
 
 
 def bench(
@@ -140,6 +189,7 @@ def bench(
 def _unread(case: Case, error: str) -> Judged:
     met = {"insufficient": True, "any": None}.get(case.expect, False)
     return Judged(
-        case=case, severity="insufficient", label="unreadable", first_step=None, critical_step=None, onset_step=None, last_step=None,
+        case=case, severity="insufficient", label="unreadable", first_step=None, critical_step=None, onset_step=None,
+        last_step=None,
         points=0, no_return_step=None, met=met, timely=None, error=error,
     )  # fmt: skip

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 from typing import Literal
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from echotrap.render import Result, View, words
+from echotrap.render.terminal import to_text
 from echotrap.report import Finding, Report, RunError
 
 __all__ = ["render"]
@@ -23,38 +24,21 @@ STYLE = {
     "ok": "bold green",
     "insufficient": "bold magenta",
 }
-ASCII = str.maketrans({"·": "-", "…": "...", "—": "-", "→": "->", "▲": "^", "×": "x", "’": "'"})
 SHORT_FINDINGS = 6
 SHORT_NOTES = 3
 
 
 def render(results: tuple[Result, ...], view: View) -> str:
     """A table where there are several runs, then each run (the calm ones only when all is wanted)."""
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=max(view.width, 40),
-        force_terminal=view.color,
-        color_system="standard" if view.color else None,
-        no_color=not view.color,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
     many = len(results) > 1
-    if many:
-        console.print(_table(words.worst_first(results)))
+    parts: list[RenderableType] = [_table(words.worst_first(results))] if many else []
     for item in results:
         if isinstance(item, RunError):
-            console.print(Text(f"cannot be judged  {words.error_line(item)}", style=STYLE["critical"]))
+            parts.append(Text(f"cannot be judged  {words.error_line(item)}", style=STYLE["critical"]))
         elif not many or view.verbose or item.verdict.severity in ("warning", "critical"):
-            if many:
-                console.rule(style="dim", characters="─" if view.unicode else "-")
-            console.print(_report(item, view))
-    # Rich pads lines up to the width; a file or a diff wants none of it
-    text = "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
-    return text if view.unicode else text.translate(ASCII).encode("ascii", "replace").decode()
+            parts += [Rule(style="dim")] if many else []
+            parts.append(_report(item, view))
+    return to_text(view, *parts)
 
 
 def _table(results: list[Result]) -> Table:

@@ -118,7 +118,15 @@ class Reader(ABC):
         Whether the writer has said that it is done; ``None`` where the format cannot tell.
     other_runs : tuple of str
         Names of runs in the same place that were not read.
+    lossy : bool
+        Lines may have been cut before they were read (console text), so an absent key says nothing.
+    format, source : str
+        Name of the format and the location as given; set by :func:`echotrap.sources.open_reader`.
     """
+
+    lossy = False
+    format = ""
+    source = ""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -159,7 +167,9 @@ class Format:
     sniff : callable
         ``Head -> float``: 0 for "not mine", up to 1 for "surely mine".
     open : callable
-        ``(location, options) -> Reader``; location is a path, ``-`` or a URL.
+        ``(location, options) -> Reader``; location is a path (standard input was copied to one) or a URL.
+    schemes : tuple of str
+        Beginnings of locations that are no path (``wandb://``, ``https://wandb.ai/``).
     """
 
     name: str

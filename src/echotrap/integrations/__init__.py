@@ -1,0 +1,1 @@
+"""Callbacks and hooks for training frameworks; each module needs its framework."""

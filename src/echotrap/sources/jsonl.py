@@ -1,0 +1,141 @@
+"""JSON lines: one object per log call, flat, nested or in verl's ``{"step": .., "data": {..}}`` envelope."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from echotrap.errors import SourceError
+from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
+from echotrap.sources.lines import Lines
+
+__all__ = ["FORMAT", "JsonLines", "flatten", "parse", "row_of"]
+
+MAX_DEPTH = 8
+
+
+def parse(line: bytes) -> Any:
+    """One JSON value; a bare ``NaN`` or broken UTF-8, which the fast parser refuses, costs only the line that has it.
+
+    Raises
+    ------
+    ValueError
+        It is no JSON.
+    """
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(line.decode("utf-8", "replace"))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def flatten(values: dict[str, Any]) -> dict[str, Any]:
+    """Nested mappings become ``outer/inner``; lists and typed media (tables, histograms) are left out.
+
+    Examples
+    --------
+    >>> flatten({"reward": {"mean": 1.0, "per_group": [0, 2]}, "loss": 0.5})
+    {'reward/mean': 1.0, 'loss': 0.5}
+    """
+    flat: dict[str, Any] = {}
+
+    def walk(prefix: str, mapping: dict[str, Any], depth: int) -> None:
+        for key, value in mapping.items():
+            if isinstance(value, dict):
+                if depth < MAX_DEPTH and "_type" not in value:
+                    walk(f"{prefix}{key}/", value, depth + 1)
+            elif not isinstance(value, list):
+                flat[f"{prefix}{key}"] = value
+
+    walk("", values, 0)
+    return flat
+
+
+def row_of(record: dict[str, Any], line: int, file: int = 0) -> Row:
+    """A row from one parsed object."""
+    data = record.get("data")
+    if isinstance(data, dict) and isinstance(step := record.get("step"), int):
+        rest = {key: value for key, value in record.items() if key not in ("step", "data")}
+        return Row(flatten({**rest, **data}), step, line, file)
+    return Row(flatten(record), None, line, file)
+
+
+class JsonLines(Reader):
+    """Reads JSON lines and follows them."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.stem.removesuffix(".jsonl"))
+        self.lines = Lines(path)
+        self.files = [str(path)]
+        self._skipped: Counter[str] = Counter()
+
+    def poll(self) -> Iterator[Row]:  # noqa: D102 - documented in the base class
+        lines = self.lines
+        for block in lines.poll():
+            if lines.rewound and lines.count == len(block):
+                self.rewound, self._skipped = True, Counter()
+            number = lines.count - len(block)
+            for line in block:
+                number += 1
+                try:
+                    record = orjson.loads(line)
+                except orjson.JSONDecodeError:
+                    record = self._rescue(line)
+                if type(record) is not dict:
+                    self._skipped["lines that are no JSON object"] += bool(line.strip())
+                elif b"{" in line[1:] or b"[" in line:
+                    yield row_of(record, number)
+                else:
+                    yield Row(record, None, number)
+        if rest := lines.rest.strip():
+            record = self._rescue(rest)
+            if isinstance(record, dict):
+                lines.take_rest()
+                yield row_of(record, lines.count)
+        self.notes = [Note("skipped", f"{what} were skipped", count) for what, count in self._skipped.items() if count]
+        if lines.rest.strip():
+            self.notes.append(Note("skipped", "the last line is incomplete and was left out"))
+        if lines.too_long:
+            self.notes.append(Note("skipped", "lines over 64 MiB were skipped", lines.too_long))
+        if lines.damaged:
+            self.notes.append(Note("skipped", "the compressed stream breaks off; what came before was read"))
+
+    @staticmethod
+    def _rescue(line: bytes) -> Any:
+        try:
+            return parse(line)
+        except ValueError:
+            return None
+
+
+def _sniff(head: Head) -> float:
+    if not head.data:
+        return 0.0
+    lines = head.data.split(b"\n")
+    whole = lines[:-1] or lines  # the last one may be cut
+    seen = [line for line in whole[:40] if line.strip()]
+    good = 0
+    for line in seen:
+        try:
+            record = parse(line)
+        except ValueError:
+            continue
+        good += isinstance(record, dict) and "log_history" not in record
+    return 0.9 * good / len(seen) if seen else 0.0
+
+
+def _open(location: str, options: Options) -> Reader:
+    path = Path(location)
+    if path.is_dir():
+        raise SourceError("is a folder, not a file of JSON lines", where=location)
+    return JsonLines(path)
+
+
+FORMAT = Format("jsonl", "JSON lines", _sniff, _open, extensions=(".jsonl", ".ndjson"))

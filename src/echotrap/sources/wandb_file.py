@@ -1,0 +1,371 @@
+"""W&B runs on disk: ``run-*.wandb`` transaction logs with their tables, finished, growing or cut short by a kill.
+
+The file begins with ``:W&B``, two magic bytes and a version. Then come chunks inside of 32 KiB blocks that are aligned to the
+start of the file: checksum (CRC-32 over type and payload), length, type (whole, first, middle, last), payload. Reassembled
+payloads are protobuf ``Record`` messages. The writer fills a block before it writes it, so a live file lags by up to 32 KiB; a
+tail that does not check is unfinished, not damaged, until something lies behind its block.
+
+The ``wandb`` package no longer ships a reader for its files; its protobuf classes are used here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import zlib
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from echotrap.errors import SourceError
+from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, choose_run
+from echotrap.sources.tables import LoggedTable, TableStore, decode_json, matrix_signals, read_table
+
+__all__ = ["FORMAT", "WandbFileReader", "flatten"]
+
+MAGIC = b":W&B\xe1\xbe"
+FILE_HEADER, HEADER, BLOCK = 7, 7, 32768
+WINDOW = 128 * BLOCK
+FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+TABLE_TYPES = {"table-file": False, "incremental-table-file": True}
+TABLE_NAME = re.compile(r"(.+)_(\d+)_[0-9a-f]{20}\.table\.json$")
+REWARD_KEY = re.compile(r"(?:train/)?rewards/(.+?)(?:/mean)?$")
+REWARD_MATRIX = "reward_table"
+
+
+class WandbFileReader(Reader):
+    """Follows the transaction log of one run; a resumed run has several.
+
+    Attributes
+    ----------
+    console : deque of str
+        The last lines that the run printed.
+    packages : dict
+        Versions of the packages that were installed, where ``files/requirements.txt`` lists them.
+    """
+
+    def __init__(self, logs: list[Path], name: str) -> None:
+        super().__init__(name)
+        self.console: deque[str] = deque(maxlen=200)
+        self.packages = _requirements(logs[-1].parent / "files" / "requirements.txt")
+        self._paths = logs
+        self._begin()
+
+    def _begin(self) -> None:
+        self._logs = [_TransactionLog(path, index) for index, path in enumerate(self._paths)]
+        self.files = [str(path) for path in self._paths]
+        self.finished = False
+        self.config.clear()
+        self._counts: Counter[str] = Counter()
+        self._exit_code: int | None = None
+        self._incremental: set[str] = set()
+        self._reward_names: set[str] = set()
+        self._tables = TableStore(self._discover, self.config, self._reward_names)
+
+    def poll(self) -> Iterator[Row]:
+        """Yield one row a history record. Table references and nested values are resolved; media are left out."""
+        from google.protobuf.message import DecodeError
+        from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined] # chosen at import time
+
+        self.rewound = any(log.shrank() for log in self._logs)
+        if self.rewound:
+            self._begin()
+        parse = Record.FromString
+        for log in self._logs:
+            for payload in log.records(self._counts):
+                try:
+                    record = parse(payload)
+                except DecodeError:
+                    self._counts["undecodable"] += 1
+                    continue
+                kind = record.WhichOneof("record_type")
+                if kind == "history":
+                    yield self._row(record.history, log)
+                elif kind == "config":
+                    self._configure(record.config)
+                elif kind == "output_raw":
+                    self.console.append(record.output_raw.line)
+                elif kind == "run":
+                    self.name = record.run.display_name or record.run.run_id or self.name
+                    self._configure(record.run.config)
+                    self._exit_code, self.finished = None, False
+                elif kind == "exit":
+                    self._exit_code, self.finished = record.exit.exit_code, True
+        if self.rollouts is None:
+            self._tables.refresh()
+            self.rollouts = self._tables or None
+        self._take_notes()
+
+    def _row(self, history: Any, log: _TransactionLog) -> Row:
+        tree: dict[str, Any] = {}
+        for item in history.item:
+            value = self._decoded(item.value_json)
+            if value is not _BAD:
+                _graft(tree, list(item.nested_key) or [item.key], value)
+        values, media = flatten(tree)
+        for key, facts in media.items():
+            kind = facts.get("_type")
+            if kind not in TABLE_TYPES:
+                self._counts["media"] += 1
+                continue
+            if TABLE_TYPES[kind]:
+                self._incremental.add(key)
+            if key.endswith(REWARD_MATRIX) and isinstance(facts.get("path"), str):
+                self._spread(values, log.path.parent / "files" / facts["path"])
+        self._reward_names.update(match[1] for key in values if "rewards/" in key and (match := REWARD_KEY.match(key)))
+        return Row(values, line=log.count, file=log.index)
+
+    def _spread(self, values: dict[str, Any], path: Path) -> None:
+        """Add what a reward matrix tells and the metrics do not."""
+        try:
+            signals = matrix_signals(read_table(path))
+        except SourceError:
+            self._counts["no table"] += 1
+            return
+        if signals and "rollout/in_group_reward_std" in values:
+            del signals["group_reward_std"]
+        values.update(signals)
+
+    def _configure(self, config: Any) -> None:
+        for item in config.update:
+            value = self._decoded(item.value_json)
+            name = ".".join(item.nested_key) or item.key
+            if value is not _BAD and not name.startswith("_wandb"):
+                self.config.update(_leaves(name, value))
+
+    def _decoded(self, text: str) -> Any:
+        try:
+            return decode_json(text)
+        except ValueError:
+            self._counts["value"] += 1
+            return _BAD
+
+    def _discover(self) -> Iterable[LoggedTable]:
+        for path in self._paths:
+            folder = path.parent / "files" / "media" / "table"
+            for file in folder.rglob("*.table.json"):
+                match = TABLE_NAME.match(file.relative_to(folder).as_posix())
+                if match and not match[1].endswith(REWARD_MATRIX):
+                    key, step = match[1], int(match[2])
+                    incremental = key in self._incremental
+                    yield LoggedTable(key, step, str(file), partial(read_table, file), incremental, step)
+
+    def _take_notes(self) -> None:
+        kinds = {
+            "damaged": ("skipped", "damaged stretches of the transaction log"),
+            "undecodable": ("skipped", "records that are no protobuf message"),
+            "value": ("skipped", "values that are no JSON"),
+            "media": ("skipped", "logged media that are no table (images, histograms)"),
+            "no table": ("skipped", "reward tables that are not beside the log"),
+        }
+        self.notes = [Note(*kinds[key], count) for key, count in sorted(self._counts.items()) if count]
+        tail = sum(log.unread for log in self._logs)
+        if tail:
+            self.notes.append(Note("incomplete", "bytes at the end that are no whole record yet", tail))
+        if self._exit_code:
+            self.notes.append(Note("exit", f"the run ended with exit code {self._exit_code}"))
+
+
+_BAD = object()
+
+
+@dataclass(slots=True)
+class _TransactionLog:
+    """How far one ``.wandb`` file has been read."""
+
+    path: Path
+    index: int
+    offset: int = 0
+    count: int = 0
+    unread: int = 0
+
+    def shrank(self) -> bool:
+        """Whether the file is shorter than what was read of it, or gone."""
+        try:
+            return self.path.stat().st_size < self.offset
+        except FileNotFoundError:
+            return True
+
+    def records(self, counts: Counter[str]) -> Iterator[bytes]:
+        """Yield the whole records after ``offset`` and move it behind them."""
+        try:
+            with self.path.open("rb") as stream:
+                size = os.fstat(stream.fileno()).st_size
+                if not self.offset:
+                    head = stream.read(FILE_HEADER)
+                    if not (MAGIC + b"\0").startswith(head):
+                        raise SourceError("not a W&B transaction log", where=str(self.path))
+                    self.offset = len(head) if len(head) == FILE_HEADER else 0
+                if self.offset:
+                    yield from self._scan(stream, size, counts)
+                self.unread = size - self.offset
+        except OSError as error:
+            raise SourceError(f"cannot be read: {error.strerror}", where=str(self.path)) from error
+
+    def _scan(self, stream: Any, size: int, counts: Counter[str]) -> Iterator[bytes]:
+        unpack, position = struct.Struct("<IHB").unpack_from, self.offset
+        parts: list[bytes] | None = None  # of a record that has begun
+        while True:
+            base = position - position % BLOCK
+            stream.seek(base)
+            data = stream.read(WINDOW)
+            at = position - base
+            while at + HEADER <= len(data):
+                left = BLOCK - at % BLOCK
+                if left < HEADER:
+                    at += left
+                    continue
+                checksum, length, kind = unpack(data, at)
+                end = at + HEADER + length
+                inside = FULL <= kind <= LAST and HEADER + length <= left
+                if inside and end > len(data):
+                    break
+                if not inside or _checksum(data, at) != checksum:
+                    if base + at + left >= size:
+                        return  # the writer may not have finished this block
+                    counts["damaged"] += 1
+                    at = end if inside and _is_sound(data, end) else at + left
+                    parts, self.offset = None, base + at
+                    continue
+                payload = data[at + HEADER : end]
+                at = end
+                if kind in (FULL, FIRST):
+                    counts["damaged"] += parts is not None  # its end never came
+                    parts = [payload]
+                elif parts is not None:
+                    parts.append(payload)
+                if parts is None:
+                    self.offset = base + at  # the rest of a record whose beginning was damaged
+                elif kind in (FULL, LAST):
+                    self.count += 1
+                    self.offset = base + at
+                    record, parts = b"".join(parts), None
+                    yield record
+            position = base + at
+            if len(data) < WINDOW:
+                return
+
+
+def _checksum(data: bytes, at: int) -> int:
+    """CRC-32 over the type and the payload of the chunk that begins at ``at``."""
+    (length,) = struct.unpack_from("<H", data, at + 4)
+    return zlib.crc32(memoryview(data)[at + 6 : at + HEADER + length])
+
+
+def _is_sound(data: bytes, at: int) -> bool:
+    """Whether a chunk that checks begins at ``at``."""
+    if at + HEADER > len(data):
+        return False
+    checksum, length = struct.unpack_from("<IH", data, at)
+    return at + HEADER + length <= len(data) and bool(checksum == _checksum(data, at))
+
+
+def _graft(tree: dict[str, Any], path: list[str], value: Any) -> None:
+    for name in path[:-1]:
+        branch = tree.setdefault(name, {})
+        if not isinstance(branch, dict):
+            branch = tree[name] = {}
+        tree = branch
+    tree[path[-1]] = value
+
+
+def flatten(tree: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Split a history row into flat values (nested names joined by a dot, as W&B shows them) and media.
+
+    Examples
+    --------
+    >>> flatten({"train/reward": 0.5, "env": {"done": 1}, "completions": {"_type": "table-file", "nrows": 4}, "bins": [1, 2]})
+    ({'train/reward': 0.5, 'env.done': 1}, {'completions': {'_type': 'table-file', 'nrows': 4}})
+    """
+    values: dict[str, Any] = {}
+    media: dict[str, dict[str, Any]] = {}
+    todo = [("", tree)]
+    while todo:
+        prefix, branch = todo.pop()
+        for name, value in branch.items():
+            if not isinstance(value, dict):
+                if not isinstance(value, list):
+                    values[prefix + name] = value
+            elif "_type" in value:
+                media[prefix + name] = value
+            else:
+                todo.append((f"{prefix}{name}.", value))
+    return values, media
+
+
+def _leaves(name: str, value: Any) -> dict[str, Any]:
+    """A configuration entry with dotted names, lists left whole."""
+    out: dict[str, Any] = {}
+    todo = [(name, value)]
+    while todo:
+        name, value = todo.pop()
+        if isinstance(value, dict) and value:
+            todo += [(f"{name}.{key}", inner) for key, inner in value.items()]
+        else:
+            out[name] = value
+    return out
+
+
+def _requirements(path: Path) -> dict[str, str]:
+    """Package versions out of a ``requirements.txt`` of pinned lines."""
+    try:
+        lines = path.read_text("utf-8", "replace")[: 1 << 20].splitlines()
+    except OSError:
+        return {}
+    return dict(line.strip().split("==", 1) for line in lines if line.count("==") == 1)
+
+
+def _find(folder: Path, depth: int = 3) -> list[Path]:
+    """Transaction logs in a folder and a few levels below; the link ``latest-run`` is not followed."""
+    found = []
+    for here, subfolders, names in os.walk(folder):
+        level = len(Path(here).relative_to(folder).parts)
+        subfolders[:] = [] if level >= depth else sorted(name for name in subfolders if name not in ("files", "logs", "tmp"))
+        found += [Path(here, name) for name in names if name.endswith(".wandb")]
+    return found
+
+
+def _sniff(head: Head) -> float:
+    if any(entry.suffix == ".wandb" for entry in head.entries):
+        return 0.8
+    return 1.0 if head.data.startswith(MAGIC) else 0.0
+
+
+def _open(location: str, options: Options) -> WandbFileReader:
+    path = Path(location)
+    if not path.is_dir():
+        return WandbFileReader([path], _run_id(path))
+    resumed: dict[str, list[Path]] = {}
+    for file in sorted(_find(path), key=_begun):
+        resumed.setdefault(_run_id(file), []).append(file)
+    if not resumed:
+        raise SourceError("no run-*.wandb in it", where=location)
+    runs = sorted(resumed, key=lambda run: _begun(resumed[run][-1]), reverse=True)
+    chosen, others = choose_run(runs, options.run, location)
+    reader = WandbFileReader(resumed[runs[chosen]], runs[chosen])
+    reader.other_runs = others
+    return reader
+
+
+def _run_id(path: Path) -> str:
+    return path.stem.removeprefix("run-")
+
+
+def _begun(path: Path) -> tuple[str, float]:
+    """Order of the folders ``[offline-]run-DATE_TIME-ID``."""
+    stamp = re.search(r"run-(\d{8}_\d{6})-", path.parent.name)
+    return (stamp[1] if stamp else "", path.stat().st_mtime)
+
+
+FORMAT = Format(
+    name="wandb",
+    title="W&B run on disk",
+    sniff=_sniff,
+    open=_open,
+    extensions=(".wandb",),
+    facts={"several runs": "the one that was begun last"},
+)
