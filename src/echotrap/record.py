@@ -180,6 +180,8 @@ class Run:
         at = int(np.searchsorted(self.steps, step))
         if self.origin_lines is None or self.origin_files is None or at >= len(self.steps) or self.steps[at] != step:
             return None
+        if self.origin_lines[at] < 1:  # a step that only the rollouts have
+            return None
         return Origin(self.files[int(self.origin_files[at])], int(self.origin_lines[at]))
 
     def until(self, step: int) -> Run:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from echotrap.sources.base import Note
 
-__all__ = ["Message", "Rollout", "RolloutStore"]
+__all__ = ["MemoryStore", "Message", "Rollout", "RolloutStore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +101,38 @@ class RolloutStore(ABC):
     def fingerprint(self, step: int) -> str | None:
         """Something that changes when the step's rollouts change, to key a cache; ``None`` where there is none."""
         return None
+
+
+class MemoryStore(RolloutStore):
+    """Rollouts that are already in memory: for programs that hold them, and for small dumps.
+
+    Examples
+    --------
+    >>> store = MemoryStore([Rollout(2, "b"), Rollout(1, "a"), Rollout(2, "c")])
+    >>> store.steps(), [(rollout.text, rollout.index) for rollout in store.at(2)]
+    ((1, 2), [('b', 0), ('c', 1)])
+    """
+
+    def __init__(self, rollouts: Iterable[Rollout]) -> None:
+        self.notes = []
+        self._train: dict[int, list[Rollout]] = {}
+        self._eval: dict[int, list[Rollout]] = {}
+        for rollout in rollouts:
+            step = (self._eval if rollout.split == "eval" else self._train).setdefault(rollout.step, [])
+            step.append(replace(rollout, index=len(step)))
+
+    def steps(self) -> tuple[int, ...]:
+        """Steps that have training rollouts, ascending."""
+        return tuple(sorted(self._train))
+
+    def at(self, step: int) -> list[Rollout]:
+        """The rollouts of one step, in the order given."""
+        return list(self._train.get(step, ()))
+
+    def eval_steps(self) -> tuple[int, ...]:
+        """Steps that have evaluation rollouts, ascending."""
+        return tuple(sorted(self._eval))
+
+    def eval_at(self, step: int) -> list[Rollout]:
+        """The evaluation rollouts of one step."""
+        return list(self._eval.get(step, ()))
