@@ -19,6 +19,6 @@ PAGES = (
 st.set_page_config(page_title="echotrap", page_icon=page.icon("ok"), layout="wide", initial_sidebar_state="collapsed")
 chosen = st.navigation(PAGES, position="top")
 with page.guard():
-    page.header(optional=chosen.title in ("Runs", "Catalogue"))
+    page.header()
     provide_plotly()
     chosen.run()

@@ -19,7 +19,7 @@ from echotrap.errors import EchotrapError
 from echotrap.render.figures import COLOURS
 from echotrap.report import Report
 
-__all__ = ["choose_step", "entries", "entry", "following", "header", "live", "plain", "snapshot", "step"]
+__all__ = ["choose_step", "entries", "entry", "following", "header", "live", "open_run", "plain", "snapshot", "step"]
 
 REFRESH_S = 2.0
 STATIC = Path(__file__).parent / "static"
@@ -39,6 +39,14 @@ def entry() -> Entry | None:
     return known.get(wanted) or next(iter(known.values()), None)
 
 
+def open_run(key: str) -> None:
+    """Look at another run."""
+    st.session_state.update(run=key, step=None)
+    for name in ("follow", "rollout"):
+        st.session_state.pop(name, None)
+    share()
+
+
 def snapshot() -> Snapshot:
     """The run that is looked at, as it stands now; stops the page with a helpful line where there is none."""
     current = entry()
@@ -52,9 +60,18 @@ def snapshot() -> Snapshot:
         st.stop()
 
 
+def readable() -> bool:
+    """Whether there is a run that can be read."""
+    current = entry()
+    try:
+        return current is not None and bool(runs.watched(current.location).look())
+    except EchotrapError:
+        return False
+
+
 def complain(error: EchotrapError) -> None:
     """One line that says what is wrong, where, and what to do about it."""
-    where = f"`{plain(error.where)}`: " if error.where else ""
+    where = f"**{plain(error.where)}**: " if error.where else ""
     st.error(f"{where}{plain(error.message)}", icon=":material/error:")
     if error.cure:
         st.caption(f"What helps: {plain(error.cure)}")
@@ -120,8 +137,8 @@ def icon(severity: str) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32" width="32" height="32">{dot}</svg>'
 
 
-def header(*, optional: bool = False) -> None:
-    """Name, facts, verdict in one word, choice of run, live switch; a page for which a run is ``optional`` goes on without."""
+def header() -> None:
+    """Name, facts, verdict in one word, choice of run, live switch."""
     st.html(STATIC / "app.css")
     known = entries()
     left, middle, right = st.columns([6, 3, 1.3], vertical_alignment="center")
@@ -137,12 +154,14 @@ def header(*, optional: bool = False) -> None:
             "Run", keys, keys.index(current.key), format_func=lambda key: names[key], label_visibility="collapsed"
         )
         if chosen != current.key:
-            st.session_state["run"] = chosen
-            st.session_state["step"] = None
-            st.session_state.pop("follow", None)
-            share()
+            open_run(chosen)
             st.rerun()
-    first = snapshot()
+    try:
+        first = runs.watched(current.location).look()
+    except EchotrapError:  # the page says what is wrong, where it needs the run
+        with left:
+            st.html(f'<div class="et-head"><span class="et-dot et-insufficient"></span><b>{escape(current.name)}</b></div>')
+        return
     with right:
         st.session_state.setdefault("follow", first.writing)
         st.toggle("Live", key="follow", help="Follow a run that is still written")

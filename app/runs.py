@@ -6,25 +6,30 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
-from echotrap import config, pipeline
+from echotrap import config, pipeline, signals
+from echotrap.assemble import RunBuilder
 from echotrap.config import Settings
 from echotrap.errors import SourceError
 from echotrap.record import Run
 from echotrap.report import Report
+from echotrap.sources import open_reader
+from echotrap.sources.base import Options
 
 __all__ = ["MAX_UPLOAD_MB", "Entry", "Snapshot", "library", "samples", "watched"]
 
 MAX_UPLOAD_MB = 200
 WRITING_S = 120.0
 """A log that was touched less than this long ago is taken to be still written."""
+REMOTE_S = 15.0
+"""A server is asked no more often than this."""
 
 LOG_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".log", ".txt", ".out", ".wandb", ".parquet", ".gz", ".zst"}
-METRIC_NAMES = ("trainer_state.json", "metrics.jsonl", "metrics.json", "metrics.csv")
+METRIC_NAMES = ("trainer_state.json", "trainer_state.json.gz", "metrics.jsonl", "metrics.json", "metrics.csv")
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,6 @@ class Snapshot:
     run: Run
     report: Report
     written_at: float | None
-    read_at: float
     version: int
 
     @property
@@ -52,30 +56,31 @@ class Snapshot:
         return self.run.finished is not True and self.written_at is not None and time.time() - self.written_at < WRITING_S
 
 
-@dataclass
 class Watched:
-    """One reader of one run, shared by all viewers; looks again only when the log has changed."""
+    """One reader of one run, shared by all viewers; looks again only when the log has changed, and reads only what is new."""
 
-    location: str
-    settings: Settings
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _last: Snapshot | None = None
-    _stamp: tuple[float, int] | None = None
-    _looked: float = 0.0
+    def __init__(self, location: str, settings: Settings) -> None:
+        self.location, self.settings = location, settings
+        self._builder = RunBuilder(open_reader(location, Options(framework=settings.run.framework)))
+        self._lock = threading.Lock()
+        self._last: Snapshot | None = None
+        self._stamp: tuple[float, int] | None = None
+        self._looked = 0.0
 
     def look(self, max_age_s: float = 1.0) -> Snapshot:
         """The newest snapshot; reads new bytes when the last look is older than ``max_age_s``."""
         with self._lock:
             now = time.monotonic()
-            if self._last is not None and now - self._looked < max_age_s:
+            if self._last is not None and now - self._looked < max(max_age_s, REMOTE_S if "://" in self.location else 0):
                 return self._last
-            self._looked = now
             stamp = _stamp(self.location)
-            if self._last is None or stamp != self._stamp:
-                run = pipeline.load(self.location, self.settings)
+            if self._last is None or stamp is None or stamp != self._stamp:
+                run = pipeline.declare(self._builder.refresh(), self.settings)
+                run = signals.derive(run, max_rollouts_per_step=self.settings.max_rollouts_per_step)
                 version = 0 if self._last is None else self._last.version + 1
-                self._last = Snapshot(run, pipeline.judge(run, self.settings), stamp and stamp[0], time.time(), version)
+                self._last = Snapshot(run, pipeline.judge(run, self.settings), stamp and stamp[0], version)
                 self._stamp = stamp
+            self._looked = time.monotonic()
             return self._last
 
 
@@ -125,9 +130,8 @@ def _holds_one_run(folder: Path) -> bool:
     """A folder with one metrics log of its own is a run; a folder of folders, or of many logs, is a collection."""
     if any((folder / name).is_file() for name in (*METRIC_NAMES, "truth.toml")):
         return True
-    if any("tfevents" in child.name or child.suffix == ".wandb" for child in folder.iterdir()):
-        return True
-    return sum(_is_log(child) for child in folder.iterdir()) == 1
+    logs = [child for child in folder.iterdir() if _is_log(child)]
+    return len(logs) == 1 or any("tfevents" in child.name or child.suffix == ".wandb" for child in logs)
 
 
 def _is_log(path: Path) -> bool:

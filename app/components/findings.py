@@ -55,5 +55,5 @@ def _rollouts(finding: Finding, key: str) -> None:
         with column:
             reward = "" if ref.reward is None else f" · reward {ref.reward:g}"
             st.caption(f"{when} · step {ref.step:,} · rollout {ref.index}{reward}")
-            spans = [(span.start, span.end) for span in ref.spans]
+            spans = [rollout.Span(span.start, span.end) for span in ref.spans]
             rollout.show([rollout.block("", ref.text, spans)], key=f"{key}-{when}", height=260)

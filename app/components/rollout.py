@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, TypedDict
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import streamlit as st
 
@@ -13,37 +14,47 @@ from echotrap.app.components.chart import STATIC
 if TYPE_CHECKING:
     from streamlit.components.v2.types import ComponentRenderer
 
-__all__ = ["Block", "block", "show"]
+__all__ = ["Block", "Span", "block", "show"]
 
 MAX_CHARS = 60_000
-"""Longer blocks are cut in the middle on the page; the raw log still holds them."""
+"""Longer blocks are cut on the page; the log still holds them."""
+
+
+class Span(NamedTuple):
+    """Characters ``start`` to ``end``, and why they are marked: ``"repeat"`` or ``"shared"``."""
+
+    start: int
+    end: int
+    kind: str = "repeat"
 
 
 class Block(TypedDict):
-    """One turn, or one part of it: who wrote it, and pieces of text that are marked or not."""
+    """One turn, or one part of it: who wrote it, and its pieces, each with the reason why it is marked or with none."""
 
     role: str
-    pieces: list[tuple[str, bool]]
+    pieces: list[tuple[str, str]]
 
 
-def block(role: str, text: str, spans: Iterable[tuple[int, int]] = ()) -> Block:
-    """Cut a text into marked and unmarked pieces.
+def block(role: str, text: str, spans: Iterable[Span] = ()) -> Block:
+    """Cut a text into marked and unmarked pieces; where spans overlap, the later kind in the alphabet gives way.
 
     Examples
     --------
-    >>> block("assistant", "go go go!", [(0, 5), (3, 8)])["pieces"]
-    [('go go go', True), ('!', False)]
+    >>> block("assistant", "go go go!", [Span(0, 5), Span(3, 8)])["pieces"]
+    [('go go go', 'repeat'), ('!', '')]
     """
-    pieces: list[tuple[str, bool]] = []
+    kinds = [""] * min(len(text), MAX_CHARS)
+    for start, end, kind in sorted(spans, key=lambda span: span.kind, reverse=True):
+        kinds[start:end] = [kind] * (min(end, len(kinds)) - min(start, len(kinds)))
+    pieces: list[tuple[str, str]] = []
     at = 0
-    for start, end in _merged(spans, len(text)):
-        if start > at:
-            pieces.append((text[at:start], False))
-        pieces.append((text[start:end], True))
-        at = end
-    if at < len(text) or not pieces:
-        pieces.append((text[at:], False))
-    return {"role": role, "pieces": _cut(pieces)}
+    for kind, run in groupby(kinds):
+        length = sum(1 for _ in run)
+        pieces.append((text[at : at + length], kind))
+        at += length
+    if len(text) > MAX_CHARS:
+        pieces.append((f"\n… {len(text) - MAX_CHARS:,} more characters are in the log", ""))
+    return {"role": role, "pieces": pieces}
 
 
 def show(blocks: Sequence[Block], *, key: str, raw: str | None = None, height: int = 460, keys: bool = False) -> int:
@@ -81,28 +92,3 @@ def _component() -> ComponentRenderer:
         js=(STATIC / "rollout.js").read_text("utf-8"),
         isolate_styles=False,
     )
-
-
-def _merged(spans: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    out: list[tuple[int, int]] = []
-    for start, end in sorted((max(start, 0), min(end, length)) for start, end in spans):
-        if end <= start:
-            continue
-        if out and start <= out[-1][1]:
-            out[-1] = (out[-1][0], max(end, out[-1][1]))
-        else:
-            out.append((start, end))
-    return out
-
-
-def _cut(pieces: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    total = sum(len(text) for text, _ in pieces)
-    if total <= MAX_CHARS:
-        return pieces
-    out, left = [], MAX_CHARS
-    for text, marked in pieces:
-        out.append((text[:left], marked))
-        left -= len(text)
-        if left <= 0:
-            break
-    return [*out, (f"\n… {total - MAX_CHARS:,} more characters are in the log", False)]

@@ -27,7 +27,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     turn.dataset.role = role;
     if (role) turn.append(element("div", "role", role));
     const body = element("div", "body");
-    for (const [text, marked] of pieces) body.append(marked ? element("mark", "", text) : document.createTextNode(text));
+    for (const [text, kind] of pieces) body.append(kind ? element("mark", kind, text) : document.createTextNode(text));
     turn.append(body);
     turns.append(turn);
   }

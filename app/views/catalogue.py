@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import streamlit as st
 
-from echotrap import registry
+from echotrap import config, registry
 from echotrap.app import page
 from echotrap.app.components.chart import chart
-from echotrap.detector import Detector, Level, NotEvaluated, Track, episodes
+from echotrap.detector import Alert, Detector, Episode, Failed, NotEvaluated, Outcome
+from echotrap.diagnosis import examine
 from echotrap.record import Run
 from echotrap.render import figures
 
-MOST = {Level.WATCH: "info", Level.WARNING: "warning", Level.CRITICAL: "critical"}
+TEXT_COLOURS = {"info": "blue", "warning": "orange", "critical": "red"}
 
 
 def catalogue() -> None:
     known = registry.catalogue()
     families = list(dict.fromkeys(detector.card.family for detector in known.values()))
+    seen = {item.detector: item.severity for item in page.snapshot().report.findings} if page.readable() else {}
     left, right = st.columns([2, 5])
     with left:
         family = st.pills("Family", families, key="family")
@@ -29,6 +32,7 @@ def catalogue() -> None:
             shown,
             key="detector",
             captions=[page.plain(known[name].card.title) for name in shown],
+            format_func=lambda name: f":{TEXT_COLOURS[seen[name]]}[●] {name}" if name in seen else name,
             label_visibility="collapsed",
         )
     with right:
@@ -41,27 +45,21 @@ def _detector(detector: Detector) -> None:
     st.subheader(card.id, anchor=False)
     needs = "; ".join(" or ".join(alternatives) for alternatives in card.needs) or "nothing in particular"
     st.markdown(
-        f"{page.plain(card.title)}  \n:gray[{card.family} · says at most {MOST[card.highest]} · needs {page.plain(needs)}]"
+        f"{page.plain(card.title)}  \n:gray[{card.family} · says at most {card.highest.severity} · needs {page.plain(needs)}]"
     )
-    current = page.entry()
-    if current is not None:
+    if page.readable():
         seen = page.snapshot()
         st.markdown(f"**On {page.plain(seen.run.name)}, with your limits**")
-        params = _knobs(detector)
-        _verdict(detector, seen.run, params)
-        changed = {
-            f.name: getattr(params, f.name) for f in fields(params) if getattr(params, f.name) != getattr(detector.params, f.name)
-        }
+        changed = _knobs(detector)
+        _verdict(detector, seen.run, changed)
         if changed:
-            st.code(
-                "\n".join([f"[params.{card.id}]", *(f"{name} = {_toml(value)}" for name, value in changed.items())]),
-                language="toml",
-            )
+            lines = [f"[params.{card.id}]", *(f"{name} = {_toml(value)}" for name, value in changed.items())]
+            st.code("\n".join(lines), language="toml")
     _story(card.id)
 
 
-def _knobs(detector: Detector) -> Any:
-    """Sliders for the parameters that have bounds; returns the parameters as they are set."""
+def _knobs(detector: Detector) -> dict[str, Any]:
+    """Sliders for the parameters that have bounds; returns those that are not at their default."""
     knobs = [item for item in fields(detector.params) if "least" in item.metadata]
     said: dict[str, Any] = {}
     columns = st.columns(3)
@@ -82,52 +80,64 @@ def _knobs(detector: Detector) -> Any:
                 key=f"knob-{detector.card.id}-{item.name}",
                 help=f"default {default:g}; {item.metadata['source']}",
             )
-    return replace(detector.params, **said)
+    return {name: value for name, value in said.items() if value != getattr(detector.params, name)}
 
 
-def _verdict(detector: Detector, run: Run, params: Any) -> None:
-    track = detector(run, params)
-    if isinstance(track, NotEvaluated):
-        st.info(f"It cannot look at this run: {page.plain(track.reason)}.")
+def _verdict(detector: Detector, run: Run, changed: dict[str, Any]) -> None:
+    outcome = _examined(run, detector, changed)
+    if isinstance(outcome, NotEvaluated):
+        st.info(f"It cannot look at this run: {page.plain(outcome.reason)}.")
         return
-    found = [item for item in episodes(track) if item.level >= Level.WATCH]
-    _words(track)
-    description = figures.of_track(run, detector.card.id, track, found, selected=page.step())
+    if isinstance(outcome, Failed):
+        st.warning(f"It failed on this run: {page.plain(outcome.error)}", icon=":material/bug_report:")
+        return
+    found = outcome.episodes if isinstance(outcome, Alert) else ()
+    _words(found)
+    description = figures.of_track(run, detector.card.id, outcome.track, found, selected=page.step())
     clicked = chart(description, key="track", revision=f"{run.source} {detector.card.id}")
     if clicked is not None:
         page.choose_step(clicked)
         st.rerun()
 
 
-def _words(track: Track) -> None:
-    found = episodes(track)
+def _examined(run: Run, detector: Detector, changed: dict[str, Any]) -> Outcome:
+    """What the detector says after all gates; a composite needs what the others say."""
+    name = detector.card.id
+    settings = config.load()
+    params = {**settings.params, name: {**settings.params.get(name, {}), **changed}}
+    only = () if detector.card.family == "composite" else (name,)
+    return examine(run, settings.model_copy(update={"params": params, "only": only, "skip": ()})).outcomes[name]
+
+
+def _words(found: Sequence[Episode]) -> None:
     if not found:
-        st.markdown(
-            ":green[●] Clear on all of this run.  :gray[before the gates that mute a detector during warm-up and the like]"
-        )
+        st.markdown(":green[●] Clear on all of this run.")
         return
-    colours = {Level.WATCH: "blue", Level.WARNING: "orange", Level.CRITICAL: "red"}
     for item in found[:4]:
         alarms = ", ".join(f"{level.severity} at {step:,}" for level, step in item.alarm_steps.items())
         until = f"until {item.cleared_step:,}" if item.cleared_step is not None else "still on"
-        st.markdown(f":{colours[item.level]}[●] began {item.onset_step:,}, {alarms}, {until}")
+        st.markdown(f":{TEXT_COLOURS[item.level.severity]}[●] began {item.onset_step:,}, {alarms}, {until}")
     if len(found) > 4:
         st.caption(f"and {len(found) - 4} more stretches")
 
 
 def _story(detector_id: str) -> None:
-    """The docstring of the detector's file; its sections become headings."""
-    lines = registry.story(detector_id).splitlines()
+    """The docstring of the detector's file; its sections become headings, its example a block of code."""
     out: list[str] = []
+    code = False
+    lines = registry.story(detector_id).splitlines()
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
-        if line.startswith("---"):
+        starts = line.startswith(">>>")
+        if starts and not code:
+            out.append("```python")
+        elif code and not line.strip():
+            out.append("```")
+        code = starts or (code and bool(line.strip()))
+        if set(line) == {"-"}:
             continue
-        out.append(f"\n##### {line}\n" if below.startswith("---") else line)
-    body = "\n".join(out)
-    for start, end in ((">>> ", "\n"),):
-        body = "\n".join(f"    {line}" if line.startswith((start, "... ")) else line for line in body.split(end))
+        out.append(f"\n##### {line}\n" if below and set(below) == {"-"} else line if code else line.replace("$", "\\$"))
     with st.expander("What it looks at, how it decides, when it is wrong", expanded=True):
-        st.markdown(body.replace("$", "\\$"))
+        st.markdown("\n".join([*out, "```"] if code else out))
 
 
 def _toml(value: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from echotrap import comparison
@@ -50,7 +52,8 @@ def _choice() -> list[Snapshot]:
     chosen = []
     for key in keys:
         try:
-            chosen.append(runs.watched(known[key].location).look())
+            seen = runs.watched(known[key].location).look()
+            chosen.append(replace(seen, run=replace(seen.run, name=known[key].key)))
         except EchotrapError as error:
             page.complain(error)
     return chosen
@@ -101,7 +104,7 @@ def _settings(chosen: list[Snapshot]) -> None:
     if not table:
         st.caption("None that the logs tell of.")
         return
-    names = [f"{place}. {seen.run.name}" for place, seen in enumerate(chosen, start=1)]
+    names = [seen.run.name for seen in chosen]
     st.dataframe(
         [
             {"setting": key} | {name: "" if value is None else str(value) for name, value in zip(names, values, strict=True)}

@@ -21,16 +21,16 @@ PANELS = 3
 def rollouts() -> None:
     seen = page.snapshot()
     store = seen.run.rollouts
-    steps = () if store is None else store.steps()
+    steps = texts.steps_of(store)
     if store is None or not steps:
         st.info("No rollouts lie beside this log.", icon=":material/forum:")
         st.caption(
-            "Put them where echotrap finds them: verl `trainer.rollout_data_dir`, TRL `log_completions=True`, or a JSONL file with "
-            "`step`, `prompt`, `completion` and `reward` in the run's folder."
+            "Put them where echotrap finds them: verl `trainer.rollout_data_dir`, TRL `log_completions=True`, or a JSONL file "
+            "with `step`, `prompt`, `completion` and `reward` in the run's folder."
         )
         return
     chosen = _step(seen.run, seen.report, steps)
-    scored = texts.at(seen.run.source, store, chosen)
+    scored = texts.at(seen.run, store, chosen)
     if scored.table.empty:
         st.info(f"Step {chosen:,} has no rollouts that can be read.")
         return
@@ -38,7 +38,8 @@ def rollouts() -> None:
         st.caption(f":material/info: {page.plain(line)}")
     index = _table(scored, chosen)
     if index is not None:
-        _side_by_side(seen.run, store, scored, chosen, index)
+        _side_by_side(seen.run, store, scored, index, seen.report.verdict.onset_step)
+    _stories(seen.run, store, steps)
 
 
 def _step(run: Run, report: Report, steps: tuple[int, ...]) -> int:
@@ -126,31 +127,58 @@ def _table(scored: Scored, step: int) -> int | None:
     return int(st.session_state["rollout"])
 
 
-def _side_by_side(run: Run, store: RolloutStore, scored: Scored, step: int, index: int) -> None:
+def _side_by_side(run: Run, store: RolloutStore, scored: Scored, index: int, onset: int | None) -> None:
     """The chosen rollout, beside one of the same prompt from an earlier step (or of its own group)."""
     left, right = st.columns(2)
     with left:
-        title, raw = st.columns([4, 1.1], vertical_alignment="bottom")
+        title, raw = st.columns([5, 1], vertical_alignment="bottom")
         with title:
-            st.markdown(f"**Step {step:,}, rollout {index}**  :gray[{_facts(scored, index)}]")
+            st.markdown(f"**Step {scored.step:,}, rollout {index}**  :gray[{page.plain(_facts(scored, index))}]")
         with raw:
             as_logged = st.toggle("raw", key="raw", help="The record as it was logged")
         moved = reader.show(scored.blocks(index, raw=as_logged), raw=scored.raw(index), key="rollout-left", keys=True)
         if moved:
             st.session_state["rollout"] = st.session_state["neighbours"][moved > 0]
             st.rerun()
-        st.caption("Arrow keys step through the table. Marked: what the rollout repeats.")
     with right:
-        others = texts.companions(run.source, store, scored, step, index)
+        others = texts.companions(store, scored, index, onset)
         if not others:
-            st.caption("No rollout of an earlier step to compare with.")
+            st.caption("There is no rollout of an earlier step, or of the same group, to read beside it.")
             return
-        labels = [f"{kind}: step {other.step:,}, rollout {place}" for kind, other, place in others]
-        chosen = st.selectbox("Beside it", range(len(labels)), format_func=labels.__getitem__, label_visibility="collapsed",
-                              key=f"beside-{step}-{index}")  # fmt: skip
-        _, other, place = others[chosen or 0]
+        labels = [f"{item.why}: step {item.step:,}, rollout {item.place}" for item in others]
+        chosen = st.selectbox(
+            "Beside it",
+            range(len(labels)),
+            format_func=labels.__getitem__,
+            label_visibility="collapsed",
+            key=f"beside-{run.source}-{scored.step}-{index}",
+        )
+        item = others[chosen or 0]
+        other = texts.at(run, store, item.step)
+        place = min(item.place, len(other.rollouts) - 1)
         reader.show(other.blocks(place, raw=as_logged), raw=other.raw(place), key="rollout-right")
         st.caption(page.plain(_facts(other, place)))
+    st.html(
+        '<div class="et-muted">Marked: <mark class="et-repeat">repeated inside the rollout</mark>, '
+        '<span class="et-shared">shared with rollouts of other prompts of the step</span>. '
+        "The arrow keys step through the table.</div>"
+    )
+
+
+def _stories(run: Run, store: RolloutStore, steps: tuple[int, ...]) -> None:
+    """What the policy says over the run, as a handful of stories."""
+    if len(steps) < 4 or not st.toggle("The stories that the policy tells over the run", key="stories"):
+        return
+    told = texts.stories(run, store)
+    if told is None:
+        st.caption("Too few reasonings to group.")
+        return
+    chart(figures.stories(told), key="story-chart", revision=run.source)
+    for column, place in zip(st.columns(3), range(3), strict=True):
+        if place < len(told.samples):
+            with column:
+                st.caption(f"story {place + 1}: {page.plain(', '.join(told.terms[place][:4]))}")
+                reader.show([reader.block("", told.samples[place])], key=f"story-{place}", height=180)
 
 
 def _facts(scored: Scored, index: int) -> str:

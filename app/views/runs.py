@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+import pandas as pd
 import streamlit as st
 
 from echotrap.app import page, runs
 from echotrap.app.runs import Entry
 from echotrap.errors import EchotrapError
+from echotrap.render.figures import COLOURS
 from echotrap.report import RANK
 
 BATCH = 24
+OUTCOMES = ("reward_mean", "success_rate", "eval_score")
 
 
 def table() -> None:
@@ -21,16 +26,18 @@ def table() -> None:
         st.info("No runs yet. Start with `echotrap dashboard PATH`, or upload a log below.")
         return
     limit = st.session_state.setdefault("judged", BATCH)
-    rows = [_row(item) for item in _progress(known[:limit])]
-    rows.sort(key=lambda row: -row["rank"])
+    rows = sorted(_judged(known[:limit]), key=lambda row: -row.rank)
+    frame = pd.DataFrame([row.cells for row in rows])
+    colours = [f"color: {COLOURS.get(row.severity, COLOURS['critical'])}; font-weight: 600" for row in rows]
     state = st.dataframe(
-        [{name: value for name, value in row.items() if name not in ("rank", "key")} for row in rows],
+        frame.style.apply(lambda _: colours, subset=["verdict"]),
         hide_index=True,
+        height=min(38 + 35 * len(rows), 800),
         on_select="rerun",
         selection_mode="single-row",
         key="runs-table",
         column_config={
-            "verdict": st.column_config.TextColumn(width=230),
+            "verdict": st.column_config.TextColumn(width=210),
             "reward": st.column_config.LineChartColumn("reward", width=160),
             "steps": st.column_config.NumberColumn(format="localized", width=80),
             "began": st.column_config.NumberColumn(format="localized", width=80),
@@ -38,43 +45,47 @@ def table() -> None:
         },
     )
     st.caption("Choose a row to open the run.")
-    if len(known) > limit:
-        if st.button(f"Judge the next {min(BATCH, len(known) - limit)} of {len(known)} runs"):
-            st.session_state["judged"] = limit + BATCH
-            st.rerun()
+    if len(known) > limit and st.button(f"Judge the next {min(BATCH, len(known) - limit)} of {len(known)} runs"):
+        st.session_state["judged"] = limit + BATCH
+        st.rerun()
     if state.selection.rows:
-        st.session_state.update(run=rows[state.selection.rows[0]]["key"], step=None)
-        st.session_state.pop("follow", None)
+        page.open_run(rows[state.selection.rows[0]].key)
         st.switch_page("views/overview.py")
 
 
-def _progress(known: tuple[Entry, ...]) -> list[Entry]:
-    """The runs, read one after the other with a bar where that takes a while."""
+class Row(NamedTuple):
+    """One line of the table, with what it is sorted and coloured by."""
+
+    rank: int
+    key: str
+    severity: str
+    cells: Mapping[str, object]
+
+
+def _judged(known: tuple[Entry, ...]) -> list[Row]:
+    """The runs, read one after the other, with a bar where that takes a while."""
     bar = st.progress(0.0, "Reading the runs …") if len(known) > 3 else None
+    rows = []
     for place, item in enumerate(known, start=1):
-        _row(item)
+        rows.append(_row(item))
         if bar is not None:
             bar.progress(place / len(known), f"Reading the runs … {place} of {len(known)}")
     if bar is not None:
         bar.empty()
-    return list(known)
+    return rows
 
 
-def _row(item: Entry) -> dict[str, object]:
+def _row(item: Entry) -> Row:
     try:
-        seen = runs.watched(item.location).look(max_age_s=60)
+        report = runs.watched(item.location).look(max_age_s=60).report
     except EchotrapError as error:
-        return {"rank": 9, "key": item.key, "run": item.name, "verdict": f"✕ {error.message}"}
-    report = seen.report
+        return Row(9, item.key, "insufficient", {"run": item.name, "verdict": "cannot be read", "in short": error.message})
     verdict = report.verdict
-    mark = {"ok": "🟢", "info": "🔵", "insufficient": "⚪", "warning": "🟠", "critical": "🔴"}[verdict.severity]
-    reward = next((signal for signal in report.signals if signal.name in ("reward_mean", "success_rate", "eval_score")), None)
+    reward = next((signal for signal in report.signals if signal.name in OUTCOMES), None)
     values = [value for value in reward.values if value is not None] if reward else []
-    return {
-        "rank": RANK[verdict.severity],
-        "key": item.key,
+    cells = {
         "run": item.name,
-        "verdict": f"{mark} {page.label(verdict.label, verdict.stage)}",
+        "verdict": page.label(verdict.label, verdict.stage),
         "began": verdict.onset_step,
         "alarm": verdict.alarm_step,
         "steps": report.run.steps,
@@ -83,6 +94,7 @@ def _row(item: Entry) -> dict[str, object]:
         "reward": values[:: max(len(values) // 80, 1)],
         "in short": verdict.headline,
     }
+    return Row(RANK[verdict.severity], item.key, verdict.severity, cells)
 
 
 def upload() -> None:
@@ -100,8 +112,7 @@ def upload() -> None:
         place.write_bytes(given.getbuffer())
         item = Entry(f"upload-{len(st.session_state['taken'])}-{place.stem}", place.name, str(place))
         st.session_state["uploads"] = (*st.session_state.get("uploads", ()), item)
-        st.session_state.update(run=item.key, step=None)
-        st.session_state.pop("follow", None)
+        page.open_run(item.key)
         st.switch_page("views/overview.py")
 
 

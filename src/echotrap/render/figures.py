@@ -25,6 +25,8 @@ from echotrap.report import Incident, Report, Signal
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from echotrap.text.templates import Clusters
+
 __all__ = [
     "COLOURS",
     "PALETTE",
@@ -59,6 +61,7 @@ class Line:
     dash: Literal["solid", "dot", "dash"] = "solid"
     points: bool = False
     dots: bool = False
+    stacked: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,16 @@ def of_track(run: Run, detector: str, track: Track, found: Iterable[Episode], *,
     return Chart(tuple(panels), tuple(spans), selected=selected, last=last, panel_height=120)
 
 
+def stories(told: Clusters) -> Chart:
+    """Shares of the stories that a policy tells, stacked over the run."""
+    x = told.steps.astype(np.float64)
+    lines = tuple(
+        Line(f"{place + 1}: {', '.join(terms[:3])}", x, told.shares[:, place], PALETTE[place % len(PALETTE)], stacked=True)
+        for place, terms in enumerate(told.terms)
+    )
+    return Chart((Panel("share of each story", "", lines),), panel_height=200, legend=lines)
+
+
 def _leading(report: Report) -> list[Signal]:
     """At most seven signals: of each part of the signature its best ones, then whatever else the report draws."""
     known = {signal.name: signal for signal in report.signals}
@@ -297,7 +310,7 @@ def plotly(chart: Chart) -> go.Figure:
         axis = "y" if number == 1 else f"y{number}"
         domain = [max((top - chart.panel_height) / inner, 0.0), top / inner]
         layout[f"yaxis{'' if number == 1 else number}"] = _y_axis(panel, domain)
-        annotations.append(_title(panel, domain[1]))
+        annotations.append(_title(panel, domain[1], legend=bool(chart.legend)))
         shapes += _baseline(panel, axis)
         traces += [_trace(line, axis, panel) for line in panel.lines]
         top -= chart.panel_height + GAP
@@ -353,11 +366,11 @@ def _y_axis(panel: Panel, domain: list[float]) -> dict[str, object]:
     return axis
 
 
-def _title(panel: Panel, top: float) -> dict[str, object]:
+def _title(panel: Panel, top: float, *, legend: bool = False) -> dict[str, object]:
     unit = f'  <span style="color:{MUTED}">{escape(panel.unit)}</span>' if panel.unit not in ("", "-", "count") else ""
     names = ""
     named = [line for line in panel.lines if not line.dots]
-    if len(named) > 1:
+    if len(named) > 1 and not legend:
         names = "   " + "  ".join(f'<span style="color:{line.colour}">{escape(line.name)}</span>' for line in named)
     log = f'  <span style="color:{MUTED}">log</span>' if panel.log_axis else ""
     return {
@@ -381,6 +394,7 @@ def _trace(line: Line, axis: str, panel: Panel) -> go.Scatter:
         showlegend=False,
         hovertemplate="%{y:.4~g}",
         hoverinfo="skip" if line.dots else None,
+        stackgroup=panel.title if line.stacked else None,
         connectgaps=False,
     )
 
