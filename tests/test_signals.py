@@ -248,3 +248,28 @@ def test_only_the_policys_words_are_measured():
     assert row["rep_4"] == 0
     assert row.get("cross_rollout_share", 0) == 0
     assert row["num_turns"] == 2
+
+
+def test_a_growing_run_looks_at_new_and_unfinished_steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+
+    class Store(MemoryStore):
+        def at(self, step: int) -> list[Rollout]:
+            looked.append(step)
+            return super().at(step)
+
+    def grown(steps: int) -> Run:
+        rollouts = [
+            Rollout(step, f"take arm {step} {i}", group="ab"[i // 2], reward=float(i))
+            for step in range(1, steps + 1)
+            for i in range(4)
+        ]
+        frame = pd.DataFrame({"loss": np.zeros(steps)}, index=pd.Index(np.arange(1, steps + 1), name="step"))
+        return Run("r", "-", "frame", frame, rollouts=Store(rollouts))
+
+    memo: signals.Memo = {}
+    signals.derive(grown(3), cache=False, memo=memo)
+    looked.clear()
+    run = signals.derive(grown(5), cache=False, memo=memo)
+    assert set(looked) == {1, 3, 4, 5}  # the first shows the format; 3 was the newest, and may have grown
+    pd.testing.assert_frame_equal(run.metrics, signals.derive(grown(5), cache=False).metrics)

@@ -223,8 +223,19 @@ class RunBuilder:
         SourceError
             The log cannot be read any more.
         """
+        self.poll()
+        return self.build()
+
+    def poll(self) -> bool:
+        """Read what is new; whether there was anything.
+
+        Raises
+        ------
+        SourceError
+            The log cannot be read any more.
+        """
         self.reader.rewound = False
-        table = self._table
+        table, before = self._table, (self._table, len(self._table))
         for row in self.reader.poll():
             if self.reader.rewound:
                 self.reader.rewound = False
@@ -233,8 +244,14 @@ class RunBuilder:
         if self.reader.rewound:
             table = self._table = _Table()
         table.flush()
-        if self.reader.rollouts is not None:
-            self.reader.rollouts.refresh()
+        rollouts = self.reader.rollouts
+        steps = rollouts.steps() if rollouts is not None else ()
+        if rollouts is not None:
+            rollouts.refresh()
+        return (table, len(table)) != before or (rollouts is not None and rollouts.steps() != steps)
+
+    def build(self) -> Run:
+        """The run as it was read so far."""
         return _Assembly(self).run()
 
     def naming(self) -> Naming:
@@ -243,7 +260,8 @@ class RunBuilder:
         if self._naming is None or self._naming[0] != keys:
             ordered = [key for key in self._table.columns if key in keys]
             framework = self._framework or self.reader.framework
-            self._naming = keys, name_keys(ordered, framework, self.reader.framework_version)
+            counts = {key: int((self._table.columns[key].marks != ABSENT).sum()) for key in keys}
+            self._naming = keys, name_keys(ordered, framework, self.reader.framework_version, counts)
         return self._naming[1]
 
     def config(self) -> RunConfig:
@@ -566,7 +584,9 @@ class _Assembly:
             zeros = int((values[:until] == 0).sum())
             if zeros:
                 self.columns[name] = np.where(np.arange(len(values)) < until, np.nan, values)
-                self.notes.append(Note("unmeasured", f"{name} is exactly 0 from the start: it was not measured", zeros))
+                self.notes.append(
+                    Note("unmeasured", f"{name} is exactly 0 at first, which means that it was not measured", zeros)
+                )
 
     # -- what is not finite --------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from echotrap.sources.base import Note
 from echotrap.text import ngrams
 from echotrap.text.measure import Scores, Start, groups_of, measure
 
-__all__ = ["PREFERRED", "cache_path", "derive", "sample", "start_of"]
+__all__ = ["PREFERRED", "Memo", "cache_path", "derive", "sample", "start_of"]
 
 Progress = Callable[[int, int | None], None]
 
@@ -61,6 +61,10 @@ class _Record:
     sketch: str = ""
 
 
+Memo: TypeAlias = dict[int, tuple[str | None, _Record]]
+"""What :func:`derive` remembers of each step of a run that grows: the key of its content, and its results."""
+
+
 def derive(
     run: Run,
     *,
@@ -69,6 +73,7 @@ def derive(
     workers: int = 1,
     progress: Progress | None = None,
     cache: Path | bool = True,
+    memo: Memo | None = None,
 ) -> Run:
     """Add the signals that a run's rollouts tell.
 
@@ -86,6 +91,8 @@ def derive(
         Called with steps done and steps in all.
     cache : Path or bool
         Database of earlier results; ``True`` for :func:`cache_path`, ``False`` for none.
+    memo : Memo, optional
+        Results of an earlier call for the same run, which still grows: only steps that are new or have changed are looked at.
 
     Returns
     -------
@@ -109,7 +116,9 @@ def derive(
         return run
     start = reader.start()
     with _Cache(cache) as stored:
-        columns, notes = _relate(_records(reader, start, stored, workers, progress), len(reader.steps))
+        columns, notes = _relate(
+            _records(reader, start, stored, workers, progress, {} if memo is None else memo), len(reader.steps)
+        )
     if reader.split == "eval":
         rewards = columns.pop("reward_mean", None)
         columns = {name: values for name, values in columns.items() if name not in _REWARD}
@@ -170,18 +179,22 @@ def sample(rollouts: Sequence[Rollout], most: int, *, seed: int = 0) -> list[Rol
     return [rollouts[index] for index in sorted(chosen)]
 
 
-def _records(reader: _Reader, start: Start, stored: _Cache, workers: int, progress: Progress | None) -> Iterator[_Record]:
-    """Results per step, in order; read from the cache, computed here, or in other processes."""
-    waiting: deque[tuple[str | None, _Record | Future[_Record]]] = deque()
+def _records(
+    reader: _Reader, start: Start, stored: _Cache, workers: int, progress: Progress | None, memo: Memo
+) -> Iterator[_Record]:
+    """Results per step, in order; remembered, read from the cache, computed here, or in other processes."""
+    waiting: deque[tuple[int, str | None, bool, _Record | Future[_Record]]] = deque()
     done, pool = 0, ProcessPoolExecutor(workers) if workers > 1 else None
 
     def finished() -> _Record:
         nonlocal done
-        key, result = waiting.popleft()
+        step, key, fresh, result = waiting.popleft()
         if isinstance(result, Future):
             result = result.result()
-        if key is not None:
+        if fresh and key is not None:
             stored.put(key, result)
+        if key is not None or step != reader.steps[-1]:  # without a fingerprint the newest step may still be written
+            memo[step] = key, result
         done += 1
         if progress is not None:
             progress(done, len(reader.steps))
@@ -190,15 +203,19 @@ def _records(reader: _Reader, start: Start, stored: _Cache, workers: int, progre
     try:
         for step in reader.steps:
             key = reader.key(step, start)
-            known = None if key is None else stored.get(key)
+            remembered = memo.get(step)
+            if remembered is not None and remembered[0] == key:
+                known: _Record | None = remembered[1]
+            else:
+                known = None if key is None else stored.get(key)
             if known is not None:
-                waiting.append((None, known))
+                waiting.append((step, key, False, known))
             else:
                 rollouts, of = reader.at(step)
                 if pool is None:
-                    waiting.append((key, _record(rollouts, of, start, reader.seed)))
+                    waiting.append((step, key, True, _record(rollouts, of, start, reader.seed)))
                 else:
-                    waiting.append((key, pool.submit(_record, rollouts, of, start, reader.seed)))
+                    waiting.append((step, key, True, pool.submit(_record, rollouts, of, start, reader.seed)))
             while len(waiting) > 2 * (workers - 1):  # bounds what is held in memory
                 yield finished()
         while waiting:
