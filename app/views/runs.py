@@ -30,7 +30,7 @@ def table() -> None:
     frame = pd.DataFrame([row.cells for row in rows])
     colours = [f"color: {COLOURS.get(row.severity, COLOURS['critical'])}; font-weight: 600" for row in rows]
     state = st.dataframe(
-        frame.style.apply(lambda _: colours, subset=["verdict"]),
+        frame.style.apply(lambda _: colours, subset=["verdict"]).format(na_rep="", precision=0, thousands=","),
         hide_index=True,
         height=min(38 + 35 * len(rows), 800),
         on_select="rerun",

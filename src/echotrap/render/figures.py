@@ -363,7 +363,21 @@ def _y_axis(panel: Panel, domain: list[float]) -> dict[str, object]:
     }
     if panel.log_axis:
         axis |= {"tickformat": "~g", "minor": {"showgrid": False}}
+    if (ends := _y_range(panel)) is not None:
+        axis["range"] = ends
     return axis
+
+
+def _y_range(panel: Panel) -> list[float] | None:
+    """What the curves need; a wide band must not flatten them."""
+    values = np.concatenate([line.y[np.isfinite(line.y)] for line in panel.lines] or [np.empty(0)])
+    if not len(values) or any(line.stacked for line in panel.lines):
+        return None
+    if panel.log_axis:
+        values = np.log10(values[values > 0]) if (values > 0).any() else np.zeros(1)
+    low, high = float(values.min()), float(values.max())
+    room = 0.07 * (high - low) or 0.5 * abs(high) or 0.5
+    return [low - room, high + room]
 
 
 def _title(panel: Panel, top: float, *, legend: bool = False) -> dict[str, object]:
