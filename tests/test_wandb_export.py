@@ -16,7 +16,7 @@ HISTORY = """\
 1,2,0.5,0.75,2,2.5,1796066371.5,"{""_type"": ""table-file""}"
 """
 CHART = """\
-"Step","grpo - a - reward","grpo - a - reward__MIN","grpo - a - reward__MAX","ppo - reward","ppo - reward__MIN","ppo - reward__MAX"
+"Step","grpo - a - reward","grpo - a - reward__MIN","grpo - a - reward__MAX","b - reward","b - reward__MIN","b - reward__MAX"
 "1","0.25","0.25","0.25","","",""
 "2","0.5","0.5","0.5","0.1","0.1","0.1"
 "4","Infinity","0.5","0.5","0.2","0.2","0.2"
@@ -52,8 +52,8 @@ def test_a_chart_gives_the_run_with_most_points(tmp_path: Path) -> None:
         {"_step": 2, "reward": 0.5},
         {"_step": 4, "reward": "Infinity"},
     ]
-    assert (reader.name, reader.other_runs) == ("grpo - a", ("ppo",))
-    reader, rows = read(tmp_path / "chart.csv", run="ppo")
+    assert (reader.name, reader.other_runs) == ("grpo - a", ("b",))
+    reader, rows = read(tmp_path / "chart.csv", run="b")
     assert [row.values["reward"] for row in rows] == [0.1, 0.2]
 
 
