@@ -88,7 +88,7 @@ def open_reader(location: str, options: Options | None = None) -> Reader:
     known = formats()
     if options.format is not None and options.format not in known:
         names = ", ".join(sorted(known))
-        raise UnknownFormat(f"no format is called {options.format!r}", where="--format", cure=f"there are: {names}")
+        raise UnknownFormat(f"no format is called {options.format!r}", where="--input-format", cure=f"there are: {names}")
     by_scheme = next((item for item in known.values() if item.schemes and location.startswith(item.schemes)), None)
     path = location
     if location == "-":
@@ -128,7 +128,7 @@ def sniff(head: Head) -> Format:
         what = "no log was found in this folder" if head.is_folder else "this is no log that echotrap knows"
         if b"\0" in head.data:
             what = "this is a binary file that echotrap does not know"
-        cure = "name the format with --format, or see `echotrap fields` and the list of formats in the README"
+        cure = "name the format with --input-format, echotrap formats lists them"
         raise UnknownFormat(what, where=str(head.path), cure=cure)
     return formats()[best]
 
