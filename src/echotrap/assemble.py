@@ -267,7 +267,8 @@ class RunBuilder:
         if self._naming is None or self._naming[0] != keys:
             ordered = [key for key in self._table.columns if key in keys]
             framework = self._framework or self.reader.framework
-            self._naming = keys, name_keys(ordered, framework, self.reader.framework_version)
+            counts = {key: int((self._table.columns[key].marks != ABSENT).sum()) for key in keys}
+            self._naming = keys, name_keys(ordered, framework, self.reader.framework_version, counts)
         return self._naming[1]
 
     def config(self) -> RunConfig:
@@ -590,7 +591,9 @@ class _Assembly:
             zeros = int((values[:until] == 0).sum())
             if zeros:
                 self.columns[name] = np.where(np.arange(len(values)) < until, np.nan, values)
-                self.notes.append(Note("unmeasured", f"{name} is exactly 0 from the start: it was not measured", zeros))
+                self.notes.append(
+                    Note("unmeasured", f"{name} is exactly 0 at first, which means that it was not measured", zeros)
+                )
 
     # -- what is not finite --------------------------------------------------------------------------------------------------
 

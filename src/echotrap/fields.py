@@ -586,13 +586,12 @@ PARENTS: dict[str, tuple[str, ...]] = {
 """Whose keys a framework inherits."""
 
 MISLEADING: dict[str, tuple[str, ...]] = {
+    "verl": ("num_turns/mean", "training/num_turns/mean"),
     "RAGEN": ("response_length/mean", "response_length/max", "prompt_length/mean", "response_length/clip_ratio"),
     "slime": ("rollout/rewards",),
     "verl-agent": ("critic/score/mean", "critic/score/min", "critic/score/max", "critic/rewards/mean"),
-    "AsyncGRPO": (),
-    "open-instruct": ("episode",),
 }
-"""Keys that say something else in this framework than in the one it inherits from."""
+"""Keys that say something else in this framework than their name suggests."""
 
 MARKS: tuple[tuple[str, str], ...] = (
     ("RAGEN", "collapse_first_turn_sample/*"), ("RAGEN", "rollout/in_group_*"), ("RAGEN", "early_stopped/*"),

@@ -88,7 +88,9 @@ def framework_of(keys: Collection[str]) -> str | None:
     return None
 
 
-def name_keys(keys: Collection[str], framework: str | None = None, version: str | None = None) -> Naming:
+def name_keys(
+    keys: Collection[str], framework: str | None = None, version: str | None = None, counts: Mapping[str, int] | None = None
+) -> Naming:
     """Find the canonical name of each key.
 
     Exact aliases of the framework come first, then those of the framework it descends from, then home-made names, then rules on
@@ -100,6 +102,8 @@ def name_keys(keys: Collection[str], framework: str | None = None, version: str 
         Keys that hold data.
     framework, version : str, optional
         As declared; recognised otherwise.
+    counts : mapping, optional
+        How often each key was logged: console lines are cut, so that the best key of a held-out score may be the rarest.
 
     Examples
     --------
@@ -109,12 +113,12 @@ def name_keys(keys: Collection[str], framework: str | None = None, version: str 
     """
     framework = framework or framework_of(keys)
     known = _Keys(key for key in keys if key not in NO_SIGNAL)
-    misleading = set(MISLEADING.get(framework or "", ()))
+    own = [framework, *PARENTS.get(framework, ())] if framework in ALIASES and framework is not None else []
+    misleading = {key for source in own for key in MISLEADING.get(source, ())}
     if known.find("rollout/in_group_entropy_*") or known.find("rollout/in_group_length_*"):
         misleading |= {"rollout/in_group_std", "rollout/in_group_mean"}  # they hold what the filter selects by
     signals: dict[str, tuple[str, ...]] = {}
     used: set[str] = set()
-    own = [framework, *PARENTS.get(framework, ())] if framework in ALIASES and framework is not None else []
 
     def take(name: str, found: Iterable[str]) -> None:
         keys = tuple(key for key in found if key not in used and known.plain[key] not in misleading)
@@ -124,9 +128,12 @@ def name_keys(keys: Collection[str], framework: str | None = None, version: str 
 
     def take_all(source: str, *, wildcards: bool = True) -> None:
         for name, candidates in aliases(source).items():
-            for alias in candidates:
-                if wildcards or "{" not in alias.key:
-                    take(name, known.find(alias.key))
+            found = [known.find(alias.key) for alias in candidates if wildcards or "{" not in alias.key]
+            if name == "eval_score" and counts:
+                most = max((counts.get(key, 0) for keys in found for key in keys), default=0)
+                found = [keys for keys in found if any(2 * counts.get(key, 0) >= most for key in keys)]
+            for keys in found:
+                take(name, keys)
 
     notes, provenance = list[Note](), dict[str, Provenance]()
     for source in own:

@@ -16,6 +16,7 @@ def bench(
     curves: Annotated[Path | None, typer.Option(metavar="DIR", help="Add RAGEN's published curves.")] = None,
     format: Annotated[Literal["text", "json", "html"], typer.Option("--format", "-f", help="What to print.")] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
+    peers: Annotated[bool, typer.Option("--peers", help="Add rl-doctor and trainspotter, where they are installed.")] = False,
     param: _options.ParamOption = None,
     config: _options.ConfigOption = None,
     sensitivity: _options.SensitivityOption = None,
@@ -37,7 +38,7 @@ def bench(
     if simulated:
         sets.append((f"simulated, {simulated} of a kind", list(harness.simulated(range(1, 2 * simulated, 2)))))
     with _console.working("judging"):
-        results = [harness.bench(name, runs, settings) for name, runs in sets]
+        results = [harness.bench(name, runs, settings, others=peers) for name, runs in sets]
     text = {"text": _text, "json": _json, "html": pages.page}[format](results)
     if output:
         _console.save(output, text)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from echotrap.config import Settings
 from echotrap.errors import EchotrapError, SourceError
+from echotrap.evaluation import peers
 from echotrap.evaluation.judges import BASELINES, Alarm, echotrap_judge, random_judge
 from echotrap.evaluation.score import Case, Judged, Scores, judge_case, score
 from echotrap.evaluation.simulate import CONFOUNDERS, FAILURES, simulate
@@ -157,13 +158,18 @@ def bench(
     settings: Settings | None = None,
     *,
     baselines: bool = True,
+    others: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     """Let every judge see every run.
 
     A run that cannot be opened counts as an abstention of every judge, with its error.
     """
-    judges: dict[str, Judge] = {"echotrap": echotrap_judge(settings), **(BASELINES if baselines else {})}
+    judges: dict[str, Judge] = {"echotrap": echotrap_judge(settings)}
+    if baselines:
+        judges |= BASELINES
+    if others:
+        judges |= peers.installed()
     judged: dict[str, list[Judged]] = {judge: [] for judge in judges}
     opened: list[tuple[Case, Run]] = []
     for item in runs:

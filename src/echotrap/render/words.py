@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
+from pathlib import Path
 
 from echotrap.render import Result
 from echotrap.report import RANK, Coverage, Evidence, Finding, Lever, Report, RunError, RunFacts, Signal, Skipped, Verdict
@@ -131,6 +132,23 @@ def error_line(error: RunError) -> str:
     """One line for a run that could not be judged."""
     where = plain(error.where or error.source)
     return f"{where}: {plain(error.message)}" + (f" ({plain(error.cure)})" if error.cure else "")
+
+
+def place(origin: str) -> tuple[str, int | None]:
+    """File, relative to the working folder where it lies below, and line of an origin.
+
+    >>> place("runs/a.jsonl:12"), place("C:/a.jsonl"), place("wandb://x/y")
+    (('runs/a.jsonl', 12), ('C:/a.jsonl', None), ('wandb://x/y', None))
+    """
+    file, colon, line = origin.rpartition(":")
+    if not (colon and line.isdigit() and file):
+        file, line = origin, ""
+    path = Path(file)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        file = path.relative_to(Path.cwd()).as_posix()
+    elif path.is_absolute():
+        file = path.as_uri()
+    return file, int(line) if line else None
 
 
 def column(step: int, first: int, last: int, width: int) -> int:
