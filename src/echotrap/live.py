@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +26,7 @@ from echotrap.reporting import report as write_report
 from echotrap.sources import open_reader
 from echotrap.sources.base import Options, Reader
 
-__all__ = ["Follower", "Look", "Scene", "Watcher"]
+__all__ = ["Follower", "Look", "Scene", "Watcher", "span"]
 
 STALL_FACTOR = 10.0
 STALL_LEAST_S = 60.0  # checkpoints and evaluations take their time
@@ -139,6 +140,11 @@ class Watcher:
         The run is stalled after this many times the usual time between steps; 0 for never.
     clock : callable
         Seconds since the epoch.
+
+    Attributes
+    ----------
+    look : Look or None
+        The run as it was last read.
     """
 
     def __init__(
@@ -159,18 +165,20 @@ class Watcher:
         self._stall_factor, self._stall_least_s, self._clock = stall_factor, stall_least_s, clock
         self._follower: Follower | None = None
         self._dispatcher: Dispatcher | None = None
-        self._look: Look | None = None
-        self._key = ""
+        self.look: Look | None = None
         self._failures, self._again_at = 0, 0.0
         self._arrivals: deque[tuple[float, int]] = deque(maxlen=21)
         self._grew = False
         self._progress_at = clock()
+        self._trouble = ""
+        self._key = ""
+        self._first_met = False
 
     def tick(self) -> Scene:
         """Look once. Trouble with the source is part of the scene; only a fault of the settings is raised."""
         now = self._clock()
         if now < self._again_at:
-            return self._scene("away" if self._look else "waiting", now)
+            return self._scene("away" if self.look else "waiting", now)
         try:
             if self._follower is None:
                 self._follower = Follower(open_reader(self._location, self._options), self._settings)
@@ -180,7 +188,7 @@ class Watcher:
         self._failures, self._trouble = 0, ""
         if look is None:
             return self._scene("waiting", now)
-        if look is not self._look:
+        if look is not self.look:
             self._moved(look, now)
         stalled = self._stalled(look, now)
         news = self._tell(look, stalled)
@@ -194,13 +202,11 @@ class Watcher:
         if self._follower is not None:
             self._follower.close()
 
-    _trouble = ""
-
     def _failed(self, error: Exception, now: float) -> Scene:
         self._failures += 1
         kind = "" if isinstance(error, EchotrapError) else f"{type(error).__name__}: "
         self._trouble = f"{kind}{error}"
-        if self._look is None:
+        if self.look is None:
             self._follower = None  # opened anew, for a file that is not there yet may become any format
             return self._scene("waiting", now)
         self._again_at = now + min(2.0**self._failures, LONGEST_PAUSE_S)
@@ -214,8 +220,8 @@ class Watcher:
             (began, first), (_, last) = self._arrivals[0], self._arrivals[-1]
             spent = self._arrivals[-1][0] - began
             rate = 60 * (last - first) / spent if spent > 0 else None
-        age = None if self._look is None else max(now - self._progress_at, 0.0)
-        return Scene(status, self._look, news, age, rate, self._trouble)
+        age = None if self.look is None else max(now - self._progress_at, 0.0)
+        return Scene(status, self.look, news, age, rate, self._trouble)
 
     def _moved(self, look: Look, now: float) -> None:
         """There are new rows: note when, and whose they are."""
@@ -226,14 +232,14 @@ class Watcher:
         elif self._arrivals[-1][1] != last:
             self._arrivals.append((now, last))
             self._progress_at, self._grew = now, True
-        self._look = look
+        self.look = look
         self._store.saw(self._key, last, self._progress_at)
 
     def _begin(self, key: str, look: Look, now: float) -> None:
         """A run is met: for the first time, again after a restart, or another one that was written to the same place."""
         last = int(look.run.steps[-1])
         before = self._store.last_seen(key)
-        self._quiet = before is None and not self._key
+        self._first_met = before is None and not self._key
         self._key = key
         self._arrivals.clear()
         self._arrivals.append((now, last))
@@ -246,8 +252,6 @@ class Watcher:
                 self._dispatcher.close(0.0)
             self._dispatcher = Dispatcher(self._store, key, self._channels, self._say)
 
-    _quiet = False
-
     def _stalled(self, look: Look, now: float) -> bool:
         if not self._stall_factor or not self._grew or look.run.finished is True:
             return False
@@ -256,7 +260,7 @@ class Watcher:
     def _limit_s(self, run: Run) -> float:
         """How long without a new step is too long."""
         times = [at for at, _ in self._arrivals]
-        gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+        gaps = [after - before for before, after in pairwise(times)]
         if len(gaps) < 3:
             logged = run.series("step_time").values[-20:]
             gaps = [float(value) for value in logged] if len(logged) >= 3 else []
@@ -271,17 +275,17 @@ class Watcher:
             found.append(Alarm("stalled", "stalled", "warning", last, last, last, segment))
         elif writer is not None and writer.kind == "stalled" and (last != writer.step or segment != writer.segment):
             found.append(replace(writer, kind="resumed", step=last, segment=segment))
-        quiet, self._quiet = self._quiet, False
+        first_met, self._first_met = self._first_met, False
 
         def words(alarm: Alarm) -> Message:
             headline = ""
             if alarm.kind == "stalled":
-                headline = f"no new step after {last} for {_span(self._clock() - self._progress_at)}"
+                headline = f"no new step after {last} for {span(self._clock() - self._progress_at)}"
             elif alarm.kind == "resumed":
                 headline = f"steps again, now {last}"
             return alerts.compose(alarm, look.report, run=look.run.name, key=self._key, headline=headline)
 
-        news = self._store.take(self._key, found, self._channels, words, quiet=quiet)
+        news = self._store.take(self._key, found, self._channels, words, quiet=first_met)
         if news and self._dispatcher is not None:
             self._dispatcher.wake()
         return news
@@ -306,10 +310,10 @@ def _written_at(files: tuple[str, ...]) -> float:
     return max(times, default=float("inf"))
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
     """A duration for a person.
 
-    >>> _span(7), _span(600), _span(7300), _span(200000)
+    >>> span(7), span(600), span(7300), span(200000)
     ('7 s', '10 min', '2.0 h', '2.3 d')
     """
     for size, unit, form in ((86400, "d", ".1f"), (3600, "h", ".1f"), (60, "min", ".0f")):
