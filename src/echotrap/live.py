@@ -26,7 +26,7 @@ from echotrap.reporting import report as write_report
 from echotrap.sources import open_reader
 from echotrap.sources.base import Options, Reader
 
-__all__ = ["Follower", "Look", "Scene", "Watcher", "span"]
+__all__ = ["Follower", "Look", "Scene", "Watcher", "accepted", "span"]
 
 STALL_FACTOR = 10.0
 STALL_LEAST_S = 60.0  # checkpoints and evaluations take their time
@@ -269,7 +269,7 @@ class Watcher:
     def _tell(self, look: Look, stalled: bool) -> tuple[Alarm, ...]:
         last = int(look.run.steps[-1])
         segment = max(len(look.run.segments) - 1, 0)
-        found = [alarm for alarm in look.alarms if not _accepted(alarm, look.report, self._settings)]
+        found = [alarm for alarm in look.alarms if not accepted(alarm, look.report, self._settings)]
         writer = self._store.last(self._key, "stalled", "resumed")
         if stalled:
             found.append(Alarm("stalled", "stalled", "warning", last, last, last, segment))
@@ -291,7 +291,7 @@ class Watcher:
         return news
 
 
-def _accepted(alarm: Alarm, report: Report, settings: Settings) -> bool:
+def accepted(alarm: Alarm, report: Report, settings: Settings) -> bool:
     """Whether the user has accepted what the alarm is about."""
     names = (report.run.name, report.run.source)
     if any(fnmatch(alarm.label, item.detector) for item in settings.suppress if item.holds(*names)):
