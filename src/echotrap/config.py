@@ -46,7 +46,7 @@ class _Strict(BaseModel):
 
 
 class RunSettings(_Strict):
-    """Facts about the run that its metrics cannot tell; used where the log does not hold them."""
+    """Facts about the run that its metrics cannot tell; they win over those that the log holds."""
 
     framework: str | None = Field(default=None, description="verl, TRL, RAGEN, OpenRLHF, ...: decides between readings of a key")
     group_size: int | None = Field(default=None, ge=1, description="rollouts per prompt")

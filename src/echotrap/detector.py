@@ -182,7 +182,7 @@ class Track:
     score, limit : (n,) float64
         The judged number, and what it is judged against; what a chart draws.
     evidence : Mapping
-        Further numbers per step (arrays of length n) or for the run (scalars, strings).
+        Further numbers or words, per step (arrays of length n) or for the run (scalars, strings).
     """
 
     steps: Steps
@@ -190,11 +190,11 @@ class Track:
     onset: Steps
     score: Floats
     limit: Floats
-    evidence: Mapping[str, Floats | float | str] = field(default_factory=dict)
+    evidence: Mapping[str, NDArray[Any] | float | str] = field(default_factory=dict)
 
     def evidence_at(self, index: int) -> dict[str, float | str]:
         """Evidence as it stood at one point."""
-        return {name: float(value[index]) if isinstance(value, np.ndarray) else value for name, value in self.evidence.items()}
+        return {name: value[index].item() if isinstance(value, np.ndarray) else value for name, value in self.evidence.items()}
 
 
 @dataclass(frozen=True, slots=True)

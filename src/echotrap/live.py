@@ -59,7 +59,8 @@ class Follower:
     def __init__(self, reader: Reader, settings: Settings) -> None:
         from echotrap.signals import Memo
 
-        self._builder = RunBuilder(reader, framework=settings.run.framework)
+        facts = settings.run.model_dump(exclude={"framework"}, exclude_none=True)
+        self._builder = RunBuilder(reader, config=facts, framework=settings.run.framework)
         self._settings = settings
         self._memo: Memo = {}
         self._look: Look | None = None

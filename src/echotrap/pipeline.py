@@ -6,10 +6,10 @@ from dataclasses import replace
 from fnmatch import fnmatch
 
 from echotrap.config import Settings, Suppression
-from echotrap.record import Event, Run, RunConfig
+from echotrap.record import Event, Run
 from echotrap.report import NoteLine, Report
 
-__all__ = ["check", "declare", "judge", "load", "mark"]
+__all__ = ["check", "declare", "judge", "load", "mark", "read"]
 
 
 def check(
@@ -34,33 +34,36 @@ def check(
     return judge(load(location, settings, format=format, run=run), settings)
 
 
-def load(location: str, settings: Settings, *, format: str | None = None, run: str | None = None) -> Run:
-    """Open a run, add what the user knows about it, and derive signals from its rollouts."""
-    from echotrap.sources import open_run
-
-    opened = declare(open_run(location, format=format, run=run), settings)
+def load(
+    location: str,
+    settings: Settings,
+    *,
+    format: str | None = None,
+    run: str | None = None,
+    workers: int = 1,
+) -> Run:
+    """Open a run, add what the user knows about it, and derive signals from its rollouts with so many processes."""
+    opened = read(location, settings, format=format, run=run)
     if opened.rollouts is None:
         return opened
     from echotrap import signals
 
-    derived: Run = signals.derive(opened)
-    return derived
+    return signals.derive(opened, max_rollouts_per_step=settings.max_rollouts_per_step, workers=workers)
+
+
+def read(location: str, settings: Settings, *, format: str | None = None, run: str | None = None) -> Run:
+    """Open a run with the facts and events that the user has declared; its rollouts are not looked at."""
+    from echotrap.sources import open_run
+
+    facts = settings.run.model_dump(exclude={"framework"}, exclude_none=True)
+    opened = open_run(location, format=format, run=run, framework=settings.run.framework, config=facts)
+    return declare(opened, settings)
 
 
 def declare(run: Run, settings: Settings) -> Run:
-    """Add declared facts and events to a run; a fact that the log itself holds wins."""
-    said = settings.run.model_dump(exclude={"framework"}, exclude_none=True)
-    facts = {name: value for name, value in said.items() if getattr(run.config, name) is None}
-    declared = tuple(Event(item.step, "declared", item.label) for item in settings.events)
-    if not facts and not declared and not settings.run.framework:
-        return run
-    config: RunConfig = replace(run.config, **facts)
-    return replace(
-        run,
-        config=config,
-        events=tuple(sorted((*run.events, *declared))),
-        framework=run.framework or settings.run.framework,
-    )
+    """Add declared events to a run."""
+    declared = (Event(item.step, "declared", item.label) for item in settings.events)
+    return replace(run, events=tuple(sorted((*run.events, *declared)))) if settings.events else run
 
 
 def judge(run: Run, settings: Settings) -> Report:

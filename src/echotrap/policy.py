@@ -72,7 +72,7 @@ def rule(result: Report | RunError, settings: Settings, baseline: Report | None 
         if reasons:
             return Ruling(Exit.FINDINGS, tuple(reasons))
     if result.verdict.severity == "insufficient" and not settings.allow_insufficient:
-        return Ruling(Exit.INSUFFICIENT, (result.verdict.headline,))
+        return Ruling(Exit.INSUFFICIENT, ("nothing could be judged (--allow-insufficient gives 0)",))
     return Ruling(Exit.CLEAN)
 
 

@@ -8,22 +8,35 @@ of healthy runs).
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
     "Held",
+    "Local",
+    "as_of",
     "baseline",
+    "best_so_far",
+    "either",
+    "fallen",
     "held",
     "ladder",
     "latch",
+    "lingering",
+    "local",
+    "local_quantile",
+    "never",
+    "noise",
+    "noise_of_means",
     "rolling_mad",
     "rolling_median",
+    "rolling_median_steps",
     "running_max",
     "running_min",
     "spacing",
+    "trailing",
 ]
 
 Floats = NDArray[np.float64]
@@ -46,11 +59,34 @@ class Held(NamedTuple):
     since: Steps
 
 
-def held(flag: Flags, steps: Steps, window_steps: int) -> Held:
+class Local(NamedTuple):
+    """What was usual lately.
+
+    Attributes
+    ----------
+    centre, spread : (n,) float64
+        Median, and the standard deviation that the median absolute deviation stands for. NaN at the first point.
+    """
+
+    centre: Floats
+    spread: Floats
+
+
+def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None) -> Held:
     """Ask that a flag stays up for ``window_steps`` steps.
 
     With one point a step that means as many points in a row; on sparser logs it means at least two points in a row that span the
     window (failure_modes.md 3.2). One step asks for nothing.
+
+    Parameters
+    ----------
+    flag, steps : (n,) arrays
+        Condition and where it was looked at.
+    window_steps : int
+        How long it must stay up.
+    release : (n,) bool, optional
+        Hysteresis: what ends a run of flags, both while it waits and once it is on; ``~flag`` by default. Between the two
+        limits a point counts neither way, but more than half of the points of a run must be flagged before it is on.
 
     Examples
     --------
@@ -59,22 +95,56 @@ def held(flag: Flags, steps: Steps, window_steps: int) -> Held:
     [0, 0, 0, 1, 0, 0]
     >>> held(flag, np.arange(6) * 10, 5).on.astype(int).tolist()
     [0, 0, 1, 1, 0, 0]
+    >>> held(flag, np.arange(6), 3, release=np.zeros(6, bool)).on.astype(int).tolist()
+    [0, 0, 0, 1, 1, 1]
     """
     n = len(flag)
+    if not n:
+        return Held(np.zeros(0, bool), np.zeros(0, np.int64))
+    release = ~flag if release is None else release & ~flag
     index = np.arange(n)
-    last_down = np.maximum.accumulate(np.where(flag, -1, index)) if n else index
-    first = np.minimum(last_down + 1, max(n - 1, 0))
-    count = index - last_down
-    since = np.where(flag, steps[first] if n else steps, -1)
-    span = steps - np.where(flag, since, steps) + 1
-    on = flag & (count >= min(window_steps, 2)) & (span >= window_steps)
-    return Held(on, since.astype(np.int64))
+    running = latch(flag, release)
+    first = np.maximum.accumulate(np.where(running & ~np.concatenate(([False], running[:-1])), index, 0))
+    seen = np.cumsum(flag)
+    flagged: Steps = seen - np.where(first > 0, seen[first - 1], 0)
+    since = np.where(running, steps[first], -1).astype(np.int64)
+    enough = (flagged >= min(window_steps, 2)) & (steps - steps[first] + 1 >= window_steps) & (2 * flagged > index - first + 1)
+    return Held(running & latch(flag & enough, ~running), since)
+
+
+def lingering(flag: Flags, steps: Steps, quiet_steps: int) -> Held:
+    """Make one incident of flags that are close together: it ends when none was up for ``quiet_steps`` steps.
+
+    Examples
+    --------
+    >>> flag = np.array([0, 1, 0, 1, 0, 0, 0], bool)
+    >>> [part.tolist() for part in lingering(flag, np.arange(7), 3)]
+    [[False, True, True, True, True, True, False], [-1, 1, 1, 1, 1, 1, -1]]
+    """
+    if not len(flag):
+        return held(flag, steps, 1)
+    last = np.maximum.accumulate(np.where(flag, np.arange(len(flag)), -1))
+    on = (last >= 0) & (steps - steps[np.maximum(last, 0)] < quiet_steps)
+    return held(on, steps, 1)
+
+
+def either(*rungs: Held) -> Held:
+    """Several ways to reach one level: up where any is, since the earliest of those."""
+    on = np.any([rung.on for rung in rungs], axis=0)
+    late = np.iinfo(np.int64).max
+    since = np.min([np.where(rung.on, rung.since, late) for rung in rungs], axis=0)
+    return Held(on, np.where(on, since, -1))
+
+
+def never(steps: Steps) -> Held:
+    """A rung that is not reached."""
+    return Held(np.zeros(len(steps), bool), np.full(len(steps), -1, np.int64))
 
 
 def ladder(*rungs: Held) -> tuple[NDArray[np.int8], Steps]:
     """Combine persistent flags, lowest level first, into a level per step and the step at which the condition began.
 
-    A rung that is never reached is passed as flags that are all down.
+    A rung that is not reached is passed as :func:`never`.
     """
     n = len(rungs[0].on)
     level = np.zeros(n, np.int8)
@@ -122,29 +192,113 @@ def rolling_median(values: Floats, window_points: int, *, exclude_last: int = 0)
 
 
 def rolling_mad(values: Floats, window_points: int, *, exclude_last: int = 0) -> Floats:
-    """Trailing median absolute deviation from :func:`rolling_median`, over the same window."""
-    n = len(values)
-    out = np.full(n, np.nan)
-    if n == 0:
-        return out
-    padded = np.concatenate((np.full(window_points - 1, np.nan), values))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, window_points)
-    for start in range(0, n, 4096):  # in blocks: the windows are a view, their medians are not
-        block = windows[start : start + 4096]
-        with np.errstate(all="ignore"):
-            centre = np.nanmedian(block, axis=1, keepdims=True)
-            out[start : start + 4096] = np.nanmedian(np.abs(block - centre), axis=1)
-    if exclude_last:
-        out = np.concatenate((np.full(min(exclude_last, n), np.nan), out[: max(n - exclude_last, 0)]))
-    return out
+    """Trailing median absolute deviation: of each value from the :func:`rolling_median` of its own time, over the same window."""
+    off = np.abs(values - rolling_median(values, window_points))
+    return rolling_median(off, window_points, exclude_last=exclude_last)
 
 
 def rolling_median_steps(values: Floats, steps: Steps, window_steps: int) -> Floats:
     """Trailing median over the last ``window_steps`` steps, however many points they hold."""
+    return trailing(values, steps, window_steps, "median")
+
+
+def trailing(
+    values: Floats, steps: Steps, window_steps: int, how: Literal["median", "mean", "min", "max", "sum"] = "median"
+) -> Floats:
+    """A statistic of the last ``window_steps`` steps (the newest included), however many points they hold.
+
+    Examples
+    --------
+    >>> trailing(np.array([1.0, 5.0, 3.0, 9.0]), np.array([1, 2, 3, 40]), 3, "max").tolist()
+    [1.0, 5.0, 5.0, 9.0]
+    """
     import pandas as pd
 
-    clock = pd.to_datetime(steps, unit="s")
-    return pd.Series(values, index=clock).rolling(f"{window_steps}s", min_periods=1).median().to_numpy(dtype=np.float64)
+    clock = pd.to_datetime(steps, unit="ns")  # only because pandas rolls over irregular steps on a clock
+    windows = pd.Series(values, index=clock).rolling(f"{window_steps}ns", min_periods=1)
+    return np.array(getattr(windows, how)(), dtype=np.float64)
+
+
+def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 5) -> Local:
+    """What was usual lately: median and robust spread of the last ``window_steps`` steps, without the newest value.
+
+    Where those hold fewer than ``min_points`` points, of that many points.
+    """
+    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
+
+    def middle(x: Floats) -> Floats:
+        by_points, by_steps = rolling_median(x, min_points), trailing(x, steps, window_steps)
+        chosen: Floats = np.where(points < min_points, by_points, by_steps)
+        return chosen
+
+    centre = middle(values)
+    spread = 1.4826 * middle(np.abs(values - centre))
+    return Local(np.concatenate(([np.nan], centre))[: len(values)], np.concatenate(([np.nan], spread))[: len(values)])
+
+
+def local_quantile(values: Floats, steps: Steps, window_steps: int, share: float, *, min_points: int = 5) -> Floats:
+    """A quantile over the same window as :func:`local`: the upper tail of what was usual. NaN at the first point."""
+    import pandas as pd
+
+    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
+    series = pd.Series(values, index=pd.to_datetime(steps, unit="ns"))
+    by_steps = series.rolling(f"{window_steps}ns", min_periods=1).quantile(share).to_numpy()
+    by_points = series.rolling(min_points, min_periods=1).quantile(share).to_numpy()
+    return np.concatenate(([np.nan], np.where(points < min_points, by_points, by_steps)))[: len(values)]
+
+
+def as_of(values: NDArray[Any], at: Steps, steps: Steps, missing: Any) -> NDArray[Any]:
+    """Values of one signal as known at the steps of another: the latest at or before each."""
+    if not len(at):
+        return np.full(len(steps), missing)
+    where = np.searchsorted(at, steps, side="right") - 1
+    return np.where(where >= 0, values[np.maximum(where, 0)], missing)
+
+
+def noise(values: Floats, window_points: int = 50, how: Literal["median", "mean"] = "median") -> Floats:
+    """Standard deviation of the step-to-step noise of the last points, from successive differences: a trend is no noise.
+
+    The median forgives jumps; the mean is for signals with few distinct values, whose median difference may be zero. NaN at the
+    first point.
+    """
+    import pandas as pd
+
+    jumps = np.abs(np.diff(values, prepend=values[:1]))
+    jumps[:1] = np.nan
+    windows = pd.Series(jumps).rolling(window_points, min_periods=1)
+    scale = 1.4826 / np.sqrt(2) if how == "median" else np.sqrt(np.pi) / 2
+    return np.asarray(scale * getattr(windows, how)(), dtype=np.float64)
+
+
+def fallen(values: Floats, steps: Steps, share: float, *, sigmas: float = 3.0) -> Flags:
+    """Whether an outcome of training is well below its best.
+
+    The 10-step mean is more than ``share`` of the range seen so far, and more than ``sigmas`` standard deviations of the
+    step-to-step noise, below the best 20-step mean.
+    """
+    fall = best_so_far(values, steps) - trailing(values, steps, 10, "mean")
+    wide = running_max(values) - running_min(values)
+    return np.asarray((fall >= share * wide) & (fall > noise_of_means(values, steps, sigmas)) & (wide > 0))
+
+
+def best_so_far(values: Floats, steps: Steps) -> Floats:
+    """Highest 20-step mean so far; NaN for the first two points."""
+    smooth = trailing(values, steps, 20, "mean")
+    smooth[:2] = np.nan
+    return running_max(smooth)
+
+
+def noise_of_means(values: Floats, steps: Steps, sigmas: float) -> Floats:
+    """What a 10-step mean may lie below the best 20-step mean by noise alone.
+
+    ``sigmas`` standard deviations, or what the lowest and the highest of so many means differ by where windows hold few points.
+    """
+    ones = np.ones(len(values))
+    extreme = np.sqrt(2 * np.log(np.maximum(np.cumsum(ones), 30)))
+    apart = trailing(ones, steps, 10, "sum") ** -0.5 + trailing(ones, steps, 20, "sum") ** -0.5
+    unsure = 1 + 1.5 / np.sqrt(np.minimum(np.cumsum(ones), 50))  # the noise is itself estimated
+    out: Floats = unsure * np.nan_to_num(noise(values, how="mean")) * np.maximum(sigmas, extreme * apart)
+    return out
 
 
 def running_max(values: Floats) -> Floats:
@@ -164,6 +318,7 @@ def baseline(
     window_steps: int = 20,
     min_points: int = 3,
     off_factor: float | None = 2.0,
+    off_by: float | None = None,
     arm_steps: tuple[int, ...] = (),
     start_step: int | None = None,
 ) -> Floats:
@@ -182,6 +337,8 @@ def baseline(
         Length of the window and the least number of points (failure_modes.md 3.2).
     off_factor : float or None
         Multiplicative distance at which a point is kept out; ``None`` takes every point (signed signals).
+    off_by : float, optional
+        Additive distance instead (shares).
     arm_steps : tuple of int
         Steps at which a new baseline begins (declared events, restarts).
     start_step : int, optional
@@ -210,7 +367,7 @@ def baseline(
                 out[i:hi] = current
                 break
             value = values[i]
-            if len(taken) < min_points or off_factor is None or _near(value, current, off_factor):
+            if len(taken) < min_points or _near(value, current, off_factor, off_by):
                 taken.append(value)
                 if len(taken) >= min_points:
                     current = float(np.median(taken))
@@ -218,7 +375,11 @@ def baseline(
     return out
 
 
-def _near(value: float, centre: float, factor: float) -> bool:
+def _near(value: float, centre: float, factor: float | None, by: float | None) -> bool:
+    if by is not None:
+        return abs(value - centre) <= by
+    if factor is None:
+        return True
     if value <= 0 or centre <= 0:
         return abs(value - centre) <= (factor - 1) * abs(centre)
     return centre / factor <= value <= centre * factor

@@ -29,6 +29,10 @@ EXAMPLES = """
 # detector = "length-collapse"
 # until = 2030-01-31
 # reason = "the new prompt asks for short answers"
+
+# [notify.team]                     # where echotrap watch sends alarms; the address stays out of the file
+# type = "slack"
+# url_env = "SLACK_WEBHOOK_URL"
 """
 
 
@@ -46,12 +50,12 @@ def template() -> str:
     """Every setting with its meaning and default, commented out."""
     from echotrap.config import RunSettings, Settings
 
-    skipped = {"run", "events", "params", "expect", "suppress", "notices"}
+    skipped = {"run", "events", "params", "expect", "suppress", "notify", "notices"}
     lines = ["# Settings of echotrap. Flags and ECHOTRAP_* variables overrule this file; echotrap config check reads it.", ""]
     for name, field in Settings.model_fields.items():
         if name not in skipped:
             lines += [f"# {field.description}", f"# {name} = {_toml(field.examples[0] if field.examples else field.default)}"]
-    lines += ["", "[run]                               # facts that the log may not hold"]
+    lines += ["", "[run]                               # facts about the run; they win over those of the log"]
     for name, field in RunSettings.model_fields.items():
         example = '"verl"' if name == "framework" else "0.0" if "reward" in name or "penalty" in name else "8"
         lines.append(f"# {name} = {example}".ljust(36) + f"# {field.description}")

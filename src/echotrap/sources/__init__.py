@@ -20,7 +20,7 @@ from echotrap.sources.base import Format, Head, Options, Reader
 if TYPE_CHECKING:
     from echotrap.record import Run, RunConfig
 
-__all__ = ["formats", "open_reader", "open_run", "sniff"]
+__all__ = ["entries", "formats", "look", "open_reader", "open_run", "sniff"]
 
 MAX_ENTRIES = 20_000
 MAX_FOLDERS_DEEP = 6
@@ -88,7 +88,7 @@ def open_reader(location: str, options: Options | None = None) -> Reader:
     known = formats()
     if options.format is not None and options.format not in known:
         names = ", ".join(sorted(known))
-        raise UnknownFormat(f"no format is called {options.format!r}", where="--format", cure=f"there are: {names}")
+        raise UnknownFormat(f"no format is called {options.format!r}", where="--input-format", cure=f"there are: {names}")
     by_scheme = next((item for item in known.values() if item.schemes and location.startswith(item.schemes)), None)
     path = location
     if location == "-":
@@ -111,7 +111,7 @@ def look(path: Path) -> Head:
     from echotrap.sources.lines import read_head
 
     if path.is_dir():
-        return Head(path, entries=tuple(_entries(path)))
+        return Head(path, entries=tuple(entries(path)))
     if path.exists() and not path.is_file():
         raise SourceError("is neither a file nor a folder", where=str(path))
     data = read_head(path)
@@ -128,12 +128,12 @@ def sniff(head: Head) -> Format:
         what = "no log was found in this folder" if head.is_folder else "this is no log that echotrap knows"
         if b"\0" in head.data:
             what = "this is a binary file that echotrap does not know"
-        cure = "name the format with --format, or see `echotrap fields` and the list of formats in the README"
+        cure = "name the format with --input-format, echotrap formats lists them"
         raise UnknownFormat(what, where=str(head.path), cure=cure)
     return formats()[best]
 
 
-def _entries(folder: Path) -> list[Path]:
+def entries(folder: Path) -> list[Path]:
     """Files below a folder, nearest first; bounded, and blind to links that lead out."""
     found: list[Path] = []
     level = [folder]

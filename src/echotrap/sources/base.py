@@ -161,7 +161,7 @@ class Format:
     Attributes
     ----------
     name : str
-        What ``--format`` takes.
+        What ``--input-format`` takes.
     title : str
         What a person calls it.
     sniff : callable

@@ -280,7 +280,7 @@ class Console(Reader):
         rest = lines.rest.strip()
         if rest.endswith(b"}"):
             lines.take_rest()
-            yield from self.text.rows(rest, lines.count)
+            yield from self.text.rows(rest, lines.count + 1)
         self.notes = []
         if self.text.cut:
             self.notes.append(Note("skipped", "lines were cut at 4,096 characters; their last fields are lost", self.text.cut))

@@ -46,7 +46,7 @@ class CsvFile(Reader):
         if lines.rest.strip() and self._header and len(self._split(lines.rest)) == len(self._header):
             rest = lines.rest
             lines.take_rest()
-            yield from self._rows([rest], lines.count - 1)
+            yield from self._rows([rest], lines.count)
         self.notes = [Note("skipped", f"{what} were skipped", count) for what, count in self._skipped.items()]
         self.other_runs = tuple(name for name in self._series if name != self._picked)
 

@@ -98,7 +98,7 @@ class JsonLines(Reader):
             record = self._rescue(rest)
             if isinstance(record, dict):
                 lines.take_rest()
-                yield row_of(record, lines.count)
+                yield row_of(record, lines.count + 1)
         self.notes = [Note("skipped", f"{what} were skipped", count) for what, count in self._skipped.items() if count]
         if lines.rest.strip():
             self.notes.append(Note("skipped", "the last line is incomplete and was left out"))

@@ -88,7 +88,11 @@ class Lines:
         self.count = self.too_long = 0
         self._start, self._size, self._offset = b"", -1, 0
         self._inode: tuple[int, int] | None = None
-        self._took_rest = False
+
+    @property
+    def offset(self) -> int:
+        """Bytes given so far, after decompression."""
+        return self._offset
 
     def poll(self) -> Iterator[list[bytes]]:
         """Blocks of whole lines that were written since the last call."""
@@ -99,7 +103,7 @@ class Lines:
             replaced = self._inode not in (None, (info.st_dev, info.st_ino))
             if replaced or start != self._start or info.st_size < self._size:
                 self.rewound = True
-                self._start, self._offset, self.count, self._took_rest = b"", 0, 0, False
+                self._start, self._offset, self.count = b"", 0, 0
             elif info.st_size == self._size:
                 return
             self._inode, self._size = (info.st_dev, info.st_ino), info.st_size
@@ -109,10 +113,9 @@ class Lines:
                 self.damaged = True
 
     def take_rest(self) -> None:
-        """Count the unfinished last line as given."""
+        """Take the unfinished last line as whole; it is line ``count + 1``, and should it go on, a line of its own follows."""
         self._offset += len(self.rest)
-        self.rest, self._took_rest = b"", True
-        self.count += 1
+        self.rest = b""
 
     def _blocks(self, file: IO[bytes]) -> Iterator[list[bytes]]:
         if not self._start:
@@ -135,10 +138,6 @@ class Lines:
             rest = tail
             if overlong:
                 lines[0], overlong, self.too_long = b"", False, self.too_long + 1
-            if self._took_rest:
-                self._took_rest = False
-                if not lines[0].strip():
-                    del lines[0]
             self.count += len(lines)
             yield lines
         self.rest = rest
