@@ -59,8 +59,8 @@ class Monitor:
         Channels, ``[notify.NAME]`` of the configuration.
     settings : Settings, optional
         Those of the nearest echotrap.toml by default.
-    framework : str, optional
-        Decides between the readings of a key.
+    framework, framework_version : str, optional
+        Decide between the readings of a key.
     config : Mapping
         Facts that metrics cannot tell (``group_size``, ``max_steps``, ...), as in ``[run]`` of echotrap.toml.
 
@@ -94,6 +94,7 @@ class Monitor:
         notify: Sequence[str] = (),
         settings: Settings | None = None,
         framework: str | None = None,
+        framework_version: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.alarms: tuple[Alarm, ...] = ()
@@ -101,6 +102,7 @@ class Monitor:
         self._every, self._stop_on, self._on_alarm, self._budget_share = every, stop_on, on_alarm, budget_share
         self._notify, self._settings = tuple(notify), settings
         self._reader = _Memory(name, framework, config or {})
+        self._reader.framework_version = framework_version
         self._sink = None if jsonl is None else _Sink(Path(jsonl))
         self._judge: _Judge | None = None
         self._step, self._evaluated_at, self._rest_until = -1, 0, 0.0
@@ -186,6 +188,7 @@ class Monitor:
     def _fail(self, error: Exception) -> None:
         self._broken = True
         logger.warning("echotrap.Monitor is off, training goes on: %s: %s", type(error).__name__, error)
+        logger.debug("what went wrong", exc_info=error)
 
 
 class _Judge:
@@ -241,6 +244,7 @@ class _Memory(Reader):
     def __init__(self, name: str, framework: str | None, config: Mapping[str, Any]) -> None:
         super().__init__(name)
         self.format = self.source = "monitor"
+        self.files = [f"<{name}>"]
         self.framework, self.config = framework, dict(config)
         self._rows: list[Row] = []
         self._count = 0

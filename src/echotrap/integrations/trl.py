@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from transformers import TrainerCallback
@@ -50,7 +51,7 @@ class EchoTrapCallback(TrainerCallback):  # type: ignore[misc]  # transformers m
                 "save_interval": args.save_steps if args.save_strategy == "steps" else None,
             }
             name = getattr(args, "run_name", None) or str(args.output_dir)
-            options = {"name": name, "framework": "TRL", "config": facts, **self._options}
+            options = {"name": name, "framework": "TRL", "framework_version": _version(), "config": facts, **self._options}
             self.monitor = Monitor(every=self._every, **options)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
@@ -84,6 +85,14 @@ class EchoTrapCallback(TrainerCallback):  # type: ignore[misc]  # transformers m
             ]
         except (KeyError, TypeError, ValueError):  # another version keeps them otherwise
             return None
+
+
+def _version() -> str | None:
+    """TRL's version: the meaning of its keys depends on it."""
+    try:
+        return version("trl")
+    except PackageNotFoundError:
+        return None
 
 
 def _weighted(rewards: Sequence[float | None], weights: Sequence[float]) -> float:
