@@ -87,17 +87,11 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         stats.held(risen & (values > params.warning_share), steps, hold, release=kept),
         stats.either(
             stats.held(risen & (values > params.critical_share), steps, 2 * hold, release=kept),
-            _total(values >= params.total_share, steps, params.total_points),
+            stats.held_points(values >= params.total_share, steps, params.total_points),
         ),
     )
     evidence = {"share": values, "baseline": normal}
     return Track(steps, level, onset, values, np.full(len(steps), params.warning_share), evidence)
-
-
-def _total(flag: stats.Flags, steps: stats.Steps, points: int) -> stats.Held:
-    """Persistence in logged points: a share of everything needs many logs, however many steps they span."""
-    counted = stats.held(flag, np.arange(len(flag)), points)
-    return stats.Held(counted.on, np.where(counted.on, steps[np.maximum(counted.since, 0)], -1))
 
 
 DETECTOR = Detector(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from echotrap.rollouts import Rollout
 
-__all__ = ["Parsed", "Turn", "parse"]
+__all__ = ["Parsed", "Turn", "dialogue", "parse"]
 
 THINK = r"think|thinking|thought|reasoning|reason"
 ANSWER = r"answer|ans|action|final_answer"
@@ -31,6 +31,7 @@ _HEADER = re.compile(
     rf"|(?:^|(?<=>))(?P<line>{_ROLES})[ \t]*\n",
     re.MULTILINE,
 )
+_MARKUP = re.compile(r"<|```|^(?:assistant$|Observation:|\[)", re.MULTILINE)
 _SPECIAL = re.compile(r"<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|(?:<pad>|</s>|<eos>|<s>)")
 _OBSERVED = re.compile(
     rf"<(?P<tag>{OBSERVATION})>.*?(?:</(?P=tag)>|\Z)|```output\n.*?(?:```|\Z)"
@@ -140,7 +141,7 @@ def parse(rollout: Rollout) -> Parsed:
         turns = tuple(_turn(_SPECIAL.sub("", text)) for text in written)
         return Parsed(turns, "\n".join(observed), rollout.prompt or "\n".join(asked), "messages")
     text = rollout.text
-    if "<" not in text and "```" not in text and "\nassistant" not in text and not text.startswith(("[", "user\n", "system\n")):
+    if not _MARKUP.search(text):
         plain = text.strip()  # nothing to take apart: most single-turn mathematics
         return Parsed((Turn("", plain),), "", rollout.prompt or "", "plain")
     blocks = _blocks(text)
@@ -156,6 +157,32 @@ def parse(rollout: Rollout) -> Parsed:
     turns = tuple(_turn(part) for block in written for part in block.split("\0"))
     markup = "roles" if by_role else "tags" if any(turn.think or turn.acts for turn in turns) else "plain"
     return Parsed(turns, "\n".join(observed), rollout.prompt or "\n".join(asked), markup)
+
+
+def dialogue(rollout: Rollout) -> list[tuple[str, str]]:
+    """A rollout as a person reads it: who says what, in order, markup kept.
+
+    Examples
+    --------
+    >>> dialogue(Rollout(1, "<search>falcon</search><information>a bird</information>A bird.", prompt="What is a falcon?"))
+    [('prompt', 'What is a falcon?'), ('assistant', '<search>falcon</search>'), \
+('environment', '<information>a bird</information>'), ('assistant', 'A bird.')]
+    """
+    if rollout.messages:
+        said = [(m.role, "\n".join(filter(None, (m.content, *map(_spelled, m.tool_calls))))) for m in rollout.messages]
+        asked = bool(rollout.prompt) and all(role in ("assistant", "tool") for role, _ in said)
+        return [("prompt", rollout.prompt or ""), *said] if asked else said
+    said = [("prompt", rollout.prompt)] if rollout.prompt else []
+    for role, text in _blocks(rollout.text):
+        if role != "assistant":
+            said.append((role, text.strip()))
+            continue
+        at = 0
+        for match in _OBSERVED.finditer(text):
+            said += [("assistant", text[at : match.start()]), ("environment", match.group())]
+            at = match.end()
+        said.append(("assistant", text[at:]))
+    return [(role, text) for role, text in said if text.strip()] or [("assistant", "")]
 
 
 def _keep(text: str, into: list[str]) -> str:

@@ -1,0 +1,1 @@
+"""What Streamlit does not have: a chart that keeps its zoom, and rollout text that is only ever text."""

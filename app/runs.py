@@ -1,0 +1,165 @@
+"""The runs that the dashboard may open, and one shared reader for each that is open."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from echotrap import config, pipeline, signals
+from echotrap.assemble import RunBuilder
+from echotrap.config import Settings
+from echotrap.errors import SourceError
+from echotrap.record import Run
+from echotrap.report import Report
+from echotrap.sources import open_reader
+from echotrap.sources.base import Options
+
+__all__ = ["MAX_UPLOAD_MB", "Entry", "Snapshot", "library", "samples", "watched"]
+
+MAX_UPLOAD_MB = 200
+WRITING_S = 120.0
+"""A log that was touched less than this long ago is taken to be still written."""
+REMOTE_S = 15.0
+"""A server is asked no more often than this."""
+
+LOG_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".log", ".txt", ".out", ".wandb", ".parquet", ".gz", ".zst"}
+METRIC_NAMES = ("trainer_state.json", "trainer_state.json.gz", "metrics.jsonl", "metrics.json", "metrics.csv")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run that can be chosen: a short key for links, a name for people, where it lies."""
+
+    key: str
+    name: str
+    location: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run and its report as they stood at one moment."""
+
+    run: Run
+    report: Report
+    written_at: float | None
+    version: int
+
+    @property
+    def writing(self) -> bool:
+        """Whether the log seems to be still written."""
+        return self.run.finished is not True and self.written_at is not None and time.time() - self.written_at < WRITING_S
+
+
+class Watched:
+    """One reader of one run, shared by all viewers; looks again only when the log has changed, and reads only what is new."""
+
+    def __init__(self, location: str, settings: Settings) -> None:
+        self.location, self.settings = location, settings
+        self._builder = RunBuilder(open_reader(location, Options(framework=settings.run.framework)))
+        self._lock = threading.Lock()
+        self._last: Snapshot | None = None
+        self._stamp: tuple[float, int] | None = None
+        self._looked = 0.0
+
+    def look(self, max_age_s: float = 1.0) -> Snapshot:
+        """The newest snapshot; reads new bytes when the last look is older than ``max_age_s``."""
+        with self._lock:
+            now = time.monotonic()
+            if self._last is not None and now - self._looked < max(max_age_s, REMOTE_S if "://" in self.location else 0):
+                return self._last
+            stamp = _stamp(self.location)
+            if self._last is None or stamp is None or stamp != self._stamp:
+                run = pipeline.declare(self._builder.refresh(), self.settings)
+                run = signals.derive(run, max_rollouts_per_step=self.settings.max_rollouts_per_step)
+                version = 0 if self._last is None else self._last.version + 1
+                self._last = Snapshot(run, pipeline.judge(run, self.settings), stamp and stamp[0], version)
+                self._stamp = stamp
+            self._looked = time.monotonic()
+            return self._last
+
+
+@st.cache_resource(max_entries=64, show_spinner="Reading the log …")
+def watched(location: str) -> Watched:
+    """The one reader of a location, whoever looks at it."""
+    watcher = Watched(location, config.load())
+    watcher.look()
+    return watcher
+
+
+@st.cache_resource(show_spinner=False)
+def library(locations: tuple[str, ...]) -> tuple[Entry, ...]:
+    """Every run at the given locations, in order; keys are unique and stable."""
+    found = [path for location in locations for path in _runs_at(location)]
+    names = [_name(path) for path in found]
+    return tuple(
+        Entry(name if names.count(name) == 1 else f"{name}~{_digest(path)}", name, path)
+        for name, path in zip(names, found, strict=True)
+    )
+
+
+def samples() -> tuple[str, ...]:
+    """Folders of the bundled runs."""
+    import echotrap.sample_runs
+
+    home = Path(next(iter(echotrap.sample_runs.__path__)))
+    return tuple(sorted(str(path) for path in home.iterdir() if (path / "truth.toml").is_file()))
+
+
+def _runs_at(location: str) -> Iterator[str]:
+    if "://" in location or location == "-":
+        yield location
+        return
+    path = Path(location)
+    if not path.exists():
+        raise SourceError("no such file or folder", where=location, cure="check the path that the dashboard was started with")
+    if path.is_file() or _holds_one_run(path):
+        yield str(path)
+        return
+    inside = sorted(child for child in path.iterdir() if not child.name.startswith((".", "_")))
+    runs = [child for child in inside if (child.is_dir() and _has_logs(child)) or (child.is_file() and _is_log(child))]
+    yield from (str(child) for child in runs) if runs else [str(path)]
+
+
+def _holds_one_run(folder: Path) -> bool:
+    """A folder with one metrics log of its own is a run; a folder of folders, or of many logs, is a collection."""
+    if any((folder / name).is_file() for name in (*METRIC_NAMES, "truth.toml")):
+        return True
+    logs = [child for child in folder.iterdir() if _is_log(child)]
+    return len(logs) == 1 or any("tfevents" in child.name or child.suffix == ".wandb" for child in logs)
+
+
+def _is_log(path: Path) -> bool:
+    return path.is_file() and (path.suffix in LOG_SUFFIXES or "tfevents" in path.name) and path.stat().st_size > 0
+
+
+def _has_logs(folder: Path, depth: int = 2) -> bool:
+    try:
+        children = list(folder.iterdir())
+    except OSError:
+        return False
+    return any(map(_is_log, children)) or (depth > 0 and any(_has_logs(c, depth - 1) for c in children if c.is_dir()))
+
+
+def _name(location: str) -> str:
+    path = Path(location)
+    return path.parent.name or path.stem if path.name in METRIC_NAMES else path.name.split(".")[0] or location
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+def _stamp(location: str) -> tuple[float, int] | None:
+    """When a file, or anything in a folder, was last written, and how many bytes there are."""
+    path = Path(location)
+    if not path.exists():
+        return None
+    files: Iterable[Path] = [path] if path.is_file() else (child for child in path.rglob("*") if child.is_file())
+    facts = [(stat.st_mtime, stat.st_size) for stat in (child.stat() for child in files)]
+    return (max(f[0] for f in facts), sum(f[1] for f in facts)) if facts else None

@@ -1,0 +1,118 @@
+"""Runs over one another: where they part, and in what they were set up differently."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from echotrap import comparison
+from echotrap.app import page, runs
+from echotrap.app.components.chart import chart
+from echotrap.app.runs import Snapshot
+from echotrap.comparison import AXES, Axis, Parting
+from echotrap.errors import EchotrapError
+from echotrap.fields import FIELDS
+from echotrap.render import figures
+
+
+def compare() -> None:
+    chosen = _choice()
+    if len(chosen) < 2:
+        st.info("Choose at least two runs. The first one is what the others are compared with.")
+        return
+    logs = [seen.run for seen in chosen]
+    names = [name for name in figures.overlay_names(logs) if name in comparison.common(logs)]
+    if not names:
+        st.info("These runs have no signal in common.")
+        return
+    axis = _axis(chosen)
+    first, *others = logs
+    found = {other.name: comparison.partings(first, other, names, axis) for other in others}
+    _summary(chosen, found, axis)
+    shown = names[:8]
+    clicked = chart(
+        figures.overlay(logs, shown, axis, marks=[(name, items[0].x) for name, items in found.items() if items]),
+        key="compare",
+        revision=f"{[run.source for run in logs]} {axis}",
+    )
+    if clicked is not None and axis == "step":
+        page.choose_step(clicked)
+        st.rerun()
+    _partings(found, axis)
+    _settings(chosen)
+
+
+def _choice() -> list[Snapshot]:
+    known = {item.key: item for item in page.entries()}
+    current = page.entry()
+    default = [current.key] if current else []
+    default += [key for key in known if key not in default][: 2 - len(default)]
+    keys = st.multiselect("Runs", list(known), default, format_func=lambda key: known[key].name, key="compared", max_selections=8)
+    chosen = []
+    for key in keys:
+        try:
+            seen = runs.watched(known[key].location).look()
+            chosen.append(replace(seen, run=replace(seen.run, name=known[key].key)))
+        except EchotrapError as error:
+            page.complain(error)
+    return chosen
+
+
+def _axis(chosen: list[Snapshot]) -> Axis:
+    possible: list[Axis] = [axis for axis, key in AXES.items() if key is None or all(seen.run.has(key) for seen in chosen)]
+    if len(possible) == 1:
+        return possible[0]
+    return st.segmented_control("Align by", possible, default=possible[0], key="axis") or possible[0]
+
+
+def _summary(chosen: list[Snapshot], found: dict[str, list[Parting]], axis: Axis) -> None:
+    for column, seen, colour in zip(st.columns(len(chosen)), chosen, figures.PALETTE, strict=False):
+        verdict = seen.report.verdict
+        partings = found.get(seen.run.name, [])
+        words = "the run that the others are compared with"
+        if seen is not chosen[0]:
+            title = FIELDS[partings[0].signal].title if partings and partings[0].signal in FIELDS else ""
+            words = f"parts at {axis} {partings[0].x:,.0f} ({title})" if partings else "stays within the noise of the first"
+        with column:
+            page.card(seen.run.name, page.label(verdict.label, verdict.stage), verdict.severity, words, colour)
+
+
+def _partings(found: dict[str, list[Parting]], axis: Axis) -> None:
+    rows = [
+        {
+            "run": name,
+            "signal": FIELDS[item.signal].title if item.signal in FIELDS else item.signal,
+            axis: item.x,
+            "first run": item.a,
+            "this run": item.b,
+            "noise widths apart": item.sigmas,
+        }
+        for name, items in found.items()
+        for item in items
+    ]
+    if rows:
+        st.markdown(
+            "**Where they part**  :gray[the first place at which a signal leaves the first run's noise band and stays outside]"
+        )
+        st.dataframe(rows, hide_index=True, column_config={axis: st.column_config.NumberColumn(format="localized")})
+
+
+def _settings(chosen: list[Snapshot]) -> None:
+    table = comparison.differences([seen.run for seen in chosen])
+    st.markdown("**Settings that differ**")
+    if not table:
+        st.caption("None that the logs tell of.")
+        return
+    names = [seen.run.name for seen in chosen]
+    st.dataframe(
+        [
+            {"setting": key} | {name: "" if value is None else str(value) for name, value in zip(names, values, strict=True)}
+            for key, values in table.items()
+        ],
+        hide_index=True,
+    )
+
+
+with page.guard():
+    compare()

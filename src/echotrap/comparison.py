@@ -1,0 +1,121 @@
+"""Two runs side by side: on one axis, where they part, and in what they were set up differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from echotrap import stats
+from echotrap.record import Run, Series
+
+__all__ = ["AXES", "Axis", "Parting", "aligned", "common", "differences", "partings"]
+
+Floats = NDArray[np.float64]
+Axis = Literal["step", "tokens", "wall time"]
+AXES: Mapping[Axis, str | None] = {"step": None, "tokens": "num_tokens", "wall time": "wall_time"}
+"""What runs can be laid over one another by, and the signal that gives it."""
+
+SMOOTH_POINTS = 5
+NOISE_POINTS = 11
+BAND_SIGMAS = 4.0
+HOLD_POINTS = 5
+
+
+class Parting(NamedTuple):
+    """Where one signal of two runs parts.
+
+    Attributes
+    ----------
+    signal : str
+        Canonical name.
+    x : float
+        First place on the axis at which B has left A's noise band for good measure.
+    step : int
+        The step of A that it is.
+    a, b : float
+        Both values there, smoothed.
+    sigmas : float
+        How far apart, in units of A's noise.
+    """
+
+    signal: str
+    x: float
+    step: int
+    a: float
+    b: float
+    sigmas: float
+
+
+def common(runs: Sequence[Run]) -> list[str]:
+    """Signals that all runs have, in the order of the first."""
+    first, *others = runs
+    return [str(name) for name in first.metrics.columns if all(run.has(str(name)) for run in (first, *others))]
+
+
+def aligned(run: Run, name: str, axis: Axis = "step") -> tuple[Floats, Series]:
+    """A signal, and where its points lie on an axis (tokens seen, or seconds since the run's first step)."""
+    series = run.series(name)
+    key = AXES[axis]
+    if key is None:
+        return series.steps.astype(np.float64), series
+    x = run.at(key, series.steps)
+    seen = np.isfinite(x)
+    kept = Series(series.steps[seen], series.values[seen])
+    x = x[seen]
+    if axis == "wall time" and len(x):
+        x = x - run.series(key).values[0]
+    return x, kept
+
+
+def partings(a: Run, b: Run, names: Sequence[str], axis: Axis = "step") -> list[Parting]:
+    """Where B first leaves A's noise band, for each signal in which it does; earliest first.
+
+    The band is four robust sigmas of A around its own local median; medians of five points are compared, and B has to stay
+    outside for five points in a row.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rng, steps = np.random.default_rng(0), pd.RangeIndex(1, 201, name="step")
+    >>> same = pd.DataFrame({"entropy": 1 + 0.02 * rng.normal(size=200)}, index=steps)
+    >>> fallen = same - 0.5 * (same.index >= 120).reshape(-1, 1)
+    >>> [(p.signal, p.step) for p in partings(Run("a", "-", "-", same), Run("b", "-", "-", fallen), ["entropy"])]
+    [('entropy', 122)]
+    """
+    found = [parting for name in names if (parting := _parting(a, b, name, axis)) is not None]
+    return sorted(found, key=lambda item: item.x)
+
+
+def differences(runs: Sequence[Run]) -> dict[str, tuple[object, ...]]:
+    """Settings in which runs differ, as far as their logs tell; ``None`` where a log does not."""
+    facts = [
+        {**run.config.raw, **{k: getattr(run.config, k) for k in run.config.__dataclass_fields__ if k != "raw"}} for run in runs
+    ]
+    keys = sorted({key for item in facts for key, value in item.items() if value is not None})
+    table = {key: tuple(item.get(key) for item in facts) for key in keys}
+    return {key: values for key, values in table.items() if len({str(value) for value in values}) > 1}
+
+
+def _parting(a: Run, b: Run, name: str, axis: Axis) -> Parting | None:
+    x, left = aligned(a, name, axis)
+    where, right = aligned(b, name, axis)
+    if len(x) < NOISE_POINTS or len(where) < HOLD_POINTS:
+        return None
+    inside = (x >= where[0]) & (x <= where[-1])
+    x, steps, mine = x[inside], left.steps[inside], left.values[inside]
+    if len(x) < HOLD_POINTS:
+        return None
+    other = np.interp(x, where, right.values)
+    noise = 1.4826 * float(np.median(np.abs(left.values - stats.rolling_median(left.values, NOISE_POINTS))))
+    noise = max(noise, 1e-9 * float(np.ptp(left.values)), np.finfo(np.float64).tiny)
+    ours, theirs = (stats.rolling_median(values, SMOOTH_POINTS) for values in (mine, other))
+    apart = np.abs(theirs - ours) / noise
+    places = np.arange(len(x), dtype=np.int64)
+    held = stats.held(apart > BAND_SIGMAS, places, HOLD_POINTS)
+    if not held.on.any():
+        return None
+    at = int(held.since[int(np.argmax(held.on))])
+    return Parting(name, float(x[at]), int(steps[at]), float(ours[at]), float(theirs[at]), float(apart[at]))
