@@ -188,6 +188,7 @@ class Watcher:
             return self._failed(error, now)
         self._failures, self._trouble = 0, ""
         if look is None:
+            self._let_go()
             return self._scene("waiting", now)
         if look is not self.look:
             self._moved(look, now)
@@ -200,15 +201,20 @@ class Watcher:
         """Deliver what is due and let go."""
         if self._dispatcher is not None:
             self._dispatcher.close(patience_s)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Forget the reader: before there is a step, a file or folder may still become any format."""
         if self._follower is not None:
             self._follower.close()
+        self._follower = None
 
     def _failed(self, error: Exception, now: float) -> Scene:
         self._failures += 1
         kind = "" if isinstance(error, EchotrapError) else f"{type(error).__name__}: "
         self._trouble = f"{kind}{error}"
         if self.look is None:
-            self._follower = None  # opened anew, for a file that is not there yet may become any format
+            self._let_go()
             return self._scene("waiting", now)
         self._again_at = now + min(2.0**self._failures, LONGEST_PAUSE_S)
         return self._scene("away", now)
