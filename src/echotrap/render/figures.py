@@ -255,9 +255,9 @@ def _marks(report: Report) -> tuple[Mark, ...]:
     marks = [Mark(event.step, event.label) for event in report.events]
     verdict = report.verdict
     if verdict.severity in ("warning", "critical"):
-        if verdict.onset_step is not None:
+        if verdict.onset_step is not None and verdict.onset_step != verdict.alarm_step:
             marks.append(Mark(verdict.onset_step, f"began {verdict.onset_step:,}", "warning"))
-        if verdict.alarm_step is not None and verdict.alarm_step != verdict.onset_step:
+        if verdict.alarm_step is not None:
             marks.append(Mark(verdict.alarm_step, f"alarm {verdict.alarm_step:,}", verdict.severity))
     return tuple(marks)
 
@@ -327,7 +327,7 @@ def plotly(chart: Chart) -> go.Figure:
         annotations.append(_title(Panel("incidents"), foot / inner))
         annotations += [
             {"text": escape(name), "x": 0, "xref": "paper", "xanchor": "left", "y": at, "yref": f"y{number}", "showarrow": False,
-             "font": {"size": 10.5}, "xshift": 3}
+             "font": {"size": 10.5}, "xshift": 3, "name": "on-paper"}
             for at, name in enumerate(rows)
         ]  # fmt: skip
         traces += [_bar(item, rows.index(item.detector), f"y{number}", chart) for item in chart.incidents]
