@@ -300,7 +300,7 @@ def plotly(chart: Chart) -> go.Figure:
             "spikedash": "solid",
             "zeroline": False,
             "tickformat": ",~r" if chart.x_title == "step" else "",
-            "range": _x_range(chart),
+            "autorangeoptions": _clipped(_x_range(chart)),  # a fixed range would undo a person's zoom when the data change
         },
     }
     annotations: list[dict[str, object]] = []
@@ -363,9 +363,12 @@ def _y_axis(panel: Panel, domain: list[float]) -> dict[str, object]:
     }
     if panel.log_axis:
         axis |= {"tickformat": "~g", "minor": {"showgrid": False}}
-    if (ends := _y_range(panel)) is not None:
-        axis["range"] = ends
+    axis["autorangeoptions"] = _clipped(_y_range(panel))
     return axis
+
+
+def _clipped(ends: list[float] | None) -> dict[str, float]:
+    return {} if ends is None else {"clipmin": ends[0], "clipmax": ends[1]}
 
 
 def _y_range(panel: Panel) -> list[float] | None:
@@ -377,7 +380,8 @@ def _y_range(panel: Panel) -> list[float] | None:
         values = np.log10(values[values > 0]) if (values > 0).any() else np.zeros(1)
     low, high = float(values.min()), float(values.max())
     room = 0.07 * (high - low) or 0.5 * abs(high) or 0.5
-    return [low - room, high + room]
+    ends = [low - room, high + room]
+    return [10.0**end for end in ends] if panel.log_axis else ends
 
 
 def _title(panel: Panel, top: float, *, legend: bool = False) -> dict[str, object]:
