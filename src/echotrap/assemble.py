@@ -136,7 +136,7 @@ class _Table:
         shape = tuple(records[0])
         if shape != self._shape:
             self._shape = shape
-            self._cells = operator.itemgetter(*shape) if len(shape) > 1 else lambda record: tuple(record.values())
+            self._cells = operator.itemgetter(*shape) if len(shape) > 1 else lambda record: tuple(record[key] for key in shape)
         if set(map(len, records)) == {len(shape)}:
             with contextlib.suppress(KeyError):
                 self._take(shape, np.arange(first, len(self)), list(map(self._cells, records)))
