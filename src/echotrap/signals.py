@@ -111,7 +111,7 @@ def derive(
     """
     if run.rollouts is None:
         return run
-    reader = _Reader(run.rollouts, max_rollouts_per_step, seed)
+    reader = Reader(run.rollouts, max_rollouts_per_step, seed)
     if not reader.steps:
         return run
     start = reader.start()
@@ -132,19 +132,29 @@ _REWARD = ("reward_min", "reward_max", "reward_std", "group_reward_std", "rw_rat
            "zero_std_frac", "zero_std_all_fail_frac", "zero_std_all_pass_frac", "zero_std_copies_frac")  # fmt: skip
 
 
-class _Reader:
-    """The rollouts to look at, one step at a time: training ones, or evaluation ones where there are no others."""
+class Reader:
+    """The rollouts to look at, one step at a time: training ones, or evaluation ones where there are no others.
 
-    def __init__(self, store: RolloutStore, most: int | None, seed: int) -> None:
+    Parameters
+    ----------
+    store : RolloutStore
+        Where they are.
+    most : int, optional
+        Sample a step to this many (:func:`sample`).
+    seed : int
+        Draws the samples.
+    """
+
+    def __init__(self, store: RolloutStore, most: int | None = None, seed: int = 0) -> None:
         self.store, self.most, self.seed = store, min(most or ngrams.MOST_ROLLOUTS, ngrams.MOST_ROLLOUTS), seed
         self.steps, self.split = store.steps(), "train"
         if not self.steps:
             self.steps, self.split = store.eval_steps(), "eval"
 
-    def at(self, step: int) -> tuple[list[Rollout], int]:
+    def at(self, step: int, *, by_group: bool = True) -> tuple[list[Rollout], int]:
         """The step's rollouts, and how many there were before sampling."""
         rollouts = self.store.at(step) if self.split == "train" else self.store.eval_at(step)
-        return sample(rollouts, self.most, seed=self.seed + step), len(rollouts)
+        return sample(rollouts, self.most, seed=self.seed + step, by_group=by_group), len(rollouts)
 
     def start(self) -> Start:
         """The format that the first step shows."""
@@ -158,18 +168,18 @@ class _Reader:
 
 def start_of(store: RolloutStore) -> Start:
     """The format that a run's first rollouts show, for :func:`echotrap.text.measure.measure` of any of its steps."""
-    reader = _Reader(store, None, 0)
+    reader = Reader(store)
     return reader.start() if reader.steps else Start()
 
 
-def sample(rollouts: Sequence[Rollout], most: int, *, seed: int = 0) -> list[Rollout]:
-    """At most ``most`` rollouts, in order, whole prompt groups as long as one fits."""
+def sample(rollouts: Sequence[Rollout], most: int, *, seed: int = 0, by_group: bool = True) -> list[Rollout]:
+    """At most ``most`` rollouts, in order; whole prompt groups, as long as one fits."""
     if len(rollouts) <= most:
         return list(rollouts)
     rng = np.random.default_rng(seed)
     group, known = groups_of(rollouts)
     chosen: list[int] = []
-    if known:
+    if known and by_group:
         for name in rng.permutation(np.unique(group)):
             members = np.flatnonzero(group == name).tolist()
             if len(chosen) + len(members) <= most:
@@ -180,7 +190,7 @@ def sample(rollouts: Sequence[Rollout], most: int, *, seed: int = 0) -> list[Rol
 
 
 def _records(
-    reader: _Reader, start: Start, stored: _Cache, workers: int, progress: Progress | None, memo: Memo
+    reader: Reader, start: Start, stored: _Cache, workers: int, progress: Progress | None, memo: Memo
 ) -> Iterator[_Record]:
     """Results per step, in order; remembered, read from the cache, computed here, or in other processes."""
     waiting: deque[tuple[int, str | None, bool, _Record | Future[_Record]]] = deque()

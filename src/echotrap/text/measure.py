@@ -92,8 +92,8 @@ class Scores:
         Signal name to the step's value; absent where it is not defined.
     sketch : (<= 1024,) uint64
         The step's smallest 4-gram codes, to compare steps with one another.
-    known : (k,) uint64
-        4-grams that did not count as shared: format and prompt.
+    shared : (k,) uint64
+        4-gram codes that occur under two prompts or more, format and prompt left out.
     """
 
     parsed: tuple[Parsed, ...]
@@ -101,7 +101,7 @@ class Scores:
     per_rollout: Mapping[str, Floats]
     signals: Mapping[str, float]
     sketch: Hashes
-    known: Hashes
+    shared: Hashes
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,8 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
                 "within_similarity": found.within,
                 "across_similarity": found.across,
             }
-    return Scores(parsed, group, per_rollout, signals, by_word.overlap.grams[:SKETCH], known)
+    shared = by_word.overlap.grams[by_word.overlap.elsewhere]
+    return Scores(parsed, group, per_rollout, signals, by_word.overlap.grams[:SKETCH], shared)
 
 
 def _four_grams(words: Words) -> tuple[Hashes, Ints]:
