@@ -135,7 +135,7 @@ def test_t7_ragens_own_rule_comes_later_or_never(name: str) -> None:
 
 def test_t7_the_preset_is_ragens_rule_to_the_letter() -> None:
     random = np.random.default_rng(7)
-    values = np.concatenate((random.uniform(0.5, 1.5, 30), random.uniform(0, 0.2, 60)))
+    values = np.concatenate((random.uniform(0.5, 1.5, 30), random.uniform(0, 0.11, 60)))
     normal = values[:10].mean()
     theirs = next(i + 1 for i in range(19, len(values)) if (values[i - 9 : i + 1] < 0.1 * normal).all())
     frame = pd.DataFrame({"group_reward_std": values}, index=pd.Index(range(1, len(values) + 1), name="step"))
