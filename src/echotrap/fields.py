@@ -619,6 +619,7 @@ MARKS: tuple[tuple[str, str], ...] = (
     ("Unsloth", "completion_length completions/mean_length reward"), ("Unsloth", "sampling/rollout_kl_k1/mean"),
     ("TRL", "completions/mean_length reward"), ("TRL", "completion_length reward"),
     ("TRL", "frac_reward_zero_std reward learning_rate epoch"),
+    ("verl", "critic/score/mean"), ("verl", "actor/grad_norm"), ("verl", "val-core/*"),
 )  # fmt: skip
 """Framework and keys that, all present, tell it; the first match wins, because several are verl supersets."""
 

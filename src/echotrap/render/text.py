@@ -15,7 +15,7 @@ from echotrap.render import Result, View, words
 from echotrap.render.terminal import to_text
 from echotrap.report import Finding, Report, RunError, Signal
 
-__all__ = ["render"]
+__all__ = ["STYLE", "head", "render", "signals"]
 
 STYLE = {
     "critical": "bold red",
@@ -58,8 +58,8 @@ def _table(results: list[Result]) -> Table:
 
 
 def _report(report: Report, view: View) -> list[RenderableType]:
-    parts: list[RenderableType] = [_head(report)]
-    lines = _signals(report, view)
+    parts: list[RenderableType] = [head(report)]
+    lines = signals(report, view)
     if lines:
         parts += [Text(""), *lines]
     answers = _answers(report)
@@ -74,7 +74,8 @@ def _report(report: Report, view: View) -> list[RenderableType]:
     return parts + _footer(report, view)
 
 
-def _head(report: Report) -> Group:
+def head(report: Report) -> Group:
+    """The verdict, the run, and what was seen of it."""
     verdict = report.verdict
     first = Text()
     first.append(words.title(verdict), style=STYLE[verdict.severity] + " reverse")
@@ -86,7 +87,7 @@ def _head(report: Report) -> Group:
     return Group(first, about, Text(seen, style="dim"), Text(words.plain(verdict.headline)))
 
 
-def _signals(report: Report, view: View) -> list[RenderableType]:
+def signals(report: Report, view: View) -> list[RenderableType]:
     """The signature as sparklines on one step axis, with the onset and the first alarm marked below."""
     run, verdict = report.run, report.verdict
     if run.first_step is None or run.last_step is None or run.first_step == run.last_step:
