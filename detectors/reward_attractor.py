@@ -13,8 +13,8 @@ How it decides
 --------------
 Reward as 10-step mean.
 
-* watch: it has moved by less than 2 % of the range seen so far within 10 steps, at least 70 % of the groups have no spread, and
-  it lies in the inner part of that range (5-80 %), for 5 steps.
+* watch: it has moved by less than 2 % of the range seen so far within 10 steps and 5 points, at least 70 % of the groups have no
+  spread, and it lies in the inner part of that range (5-80 %), for 5 steps.
 * warning: the same for 20 steps with 90 % of the groups dead.
 
 Example
@@ -73,7 +73,13 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     wide = highest - lowest
     recent = stats.trailing(reward, steps, 10, "max") - stats.trailing(reward, steps, 10, "min")
     place = np.divide(reward - lowest, wide, out=np.full(len(steps), np.nan), where=wide > 0)
-    still = (recent <= params.still_ratio * wide) & (place >= params.inner_low) & (place <= params.inner_high)
+    steady = np.abs(np.diff(reward, prepend=reward[:1])) <= params.still_ratio * wide
+    still = (
+        stats.held_points(steady, steps, 5).on
+        & (recent <= params.still_ratio * wide)
+        & (place >= params.inner_low)
+        & (place <= params.inner_high)
+    )
     at, values = run.series("zero_std_frac")
     dead = stats.as_of(stats.trailing(values, at, 10, "mean"), at, steps, np.nan)
     level, onset = stats.ladder(
