@@ -232,8 +232,8 @@ def sparkline(signal: Signal, first: int, last: int, width: int, *, unicode: boo
 
 def _bridged(text: str, points: list[tuple[int, float]], first: int, last: int, width: int) -> str:
     """Carry each value on to the next point where points are sparser than cells, but never over a missing one."""
-    gaps = [b[0] - a[0] for a, b in pairwise(points)]
-    usual = min(gaps) if gaps else 1
+    gaps = sorted(b[0] - a[0] for a, b in pairwise(points))
+    usual = 1.5 * gaps[len(gaps) // 2] if gaps else 1
     line = list(text)
     for (a, _), (b, _) in pairwise(points):
         if b - a <= usual:
