@@ -143,8 +143,8 @@ def _answers(report: Report) -> Table:
         for count, line in enumerate(lines):
             grid.add_row(name if count == 0 else "", words.plain(line))
     todo: list[Text] = []
-    if report.last_good_step is not None and report.verdict.severity in ("warning", "critical"):
-        todo.append(Text(f"go back to step {report.last_good_step}, the last good one"))
+    if back := words.go_back(report):
+        todo.append(Text(back))
     for lever in words.remedies(report):
         text = Text(words.plain(lever.action))
         if lever.key:
