@@ -18,8 +18,8 @@ TEXT = (
 )  # fmt: skip
 PROMPT = ("input", "prompt", "input_prompt", "question", "query", "problem", "instruction")
 MESSAGES = ("messages", "conversation", "rollouts", "trajectory", "trajectory_data", "chat_completions", "dialogue", "history")
-REWARD = ("score", "reward", "total_reward", "scores", "rewards", "final_reward", "public_reward", "correct", "is_correct", "acc",
-          "success")  # fmt: skip
+TOTAL = ("score", "reward", "total_reward", "scores", "rewards", "final_reward", "public_reward")
+REWARD = (*TOTAL, "correct", "is_correct", "acc", "success")
 GROUP = ("group_id", "group", "group_index", "group_idx", "prompt_id", "prompt_idx", "problem_id", "example_id", "task_id",
          "task_hash", "id")  # fmt: skip
 STEP = ("step", "global_step", "training_step", "iteration", "rollout_id", "gen_step")
@@ -131,8 +131,9 @@ def _plain(record: Mapping[str, Any], step: int, split: str, origin: str) -> Rol
     nested = record.get("metrics")
     metrics = nested if isinstance(nested, Mapping) else {}
     advantage = _number(_scalar(_first(record, ADVANTAGE)))
-    components = _components(record) if any(key in record for key in ADVANTAGE) else {}
-    reward = _number(_total(_first(record, REWARD)))
+    tabled = any(key in record for key in ADVANTAGE)
+    components = _components(record) if tabled else {}
+    reward = _number(_total(_first(record, TOTAL if tabled else REWARD)))
     if math.isnan(reward):
         reward = _number(_first(metrics, REWARD))
     if math.isnan(reward) and components:
@@ -383,7 +384,7 @@ def _text_of(value: Any) -> tuple[str, tuple[Message, ...]]:
 
 def _components(record: Mapping[str, Any]) -> dict[str, float]:
     """Reward functions have a column each in tables that also hold the advantage (TRL, ms-swift)."""
-    known = {*TEXT, *PROMPT, *ADVANTAGE, *STEP, *GROUP, *TOKENS, *FINISH, "reward", "score", "sample_idx", "dataset"}
+    known = {*TEXT, *PROMPT, *ADVANTAGE, *STEP, *GROUP, *TOKENS, *FINISH, *TOTAL, "sample_idx", "dataset"}
     return {
         key: _number(value)
         for key, value in record.items()
