@@ -108,6 +108,14 @@ def test_conversations_are_kept_as_messages() -> None:
     assert other.components == {"correct": 1.0, "style": 0.5}
 
 
+def test_tool_calls_are_generated_text() -> None:
+    call = {"type": "function", "function": {"name": "bash", "arguments": {"command": "ls"}}}
+    [one] = rollouts_of(
+        {"messages": [{"role": "user", "content": "go"}, {"role": "assistant", "content": "", "tool_calls": [call]}]}
+    )
+    assert one.text == '{"name": "bash", "arguments": {"command": "ls"}}'
+
+
 def test_truncation_is_told_by_the_finish_reason() -> None:
     assert [item.truncated for item in FileRollouts(HERE / "skyrl").eval_at(20)] == [False, True]
     assert [item.truncated for item in FileRollouts(HERE / "open_instruct").at(3)] == [True, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -124,7 +125,7 @@ def _plain(record: Mapping[str, Any], step: int, split: str, origin: str) -> Rol
     if dialogue is not None and not text:
         messages = _messages(dialogue)
         first = next((at for at, one in enumerate(messages) if one.role == "assistant"), len(messages))
-        text = "\n".join(one.content for one in messages if one.role == "assistant")
+        text = _said(messages)
         prompt = prompt or "\n".join(one.content for one in messages[:first])
     if not text and not messages:  # a dialogue that was logged as one string
         text = next((record[key] for key in MESSAGES if isinstance(record.get(key), str)), "")
@@ -203,7 +204,7 @@ def _episode(record: Mapping[str, Any], traces: list[Any], step: int, split: str
         path.reverse()
         messages = _messages([node.get("message") for node in path])
         sampled = [bool(node.get("sampled")) for node in path if isinstance(node.get("message"), dict)]
-        said = [one.content for one, own in zip(messages, sampled, strict=True) if own]
+        said = [_with_calls(one) for one, own in zip(messages, sampled, strict=True) if own]
         first = sampled.index(True) if True in sampled else len(messages)
         rewards = trace.get("rewards")
         components = {
@@ -257,7 +258,7 @@ def _trajectory(record: Mapping[str, Any], item: Mapping[str, Any], step: int, s
     task = record.get("task")
     return Rollout(
         step=step,
-        text="\n".join(one.content for one in messages if one.role == "assistant"),
+        text=_said(messages),
         prompt=_string(task.get("question", task) if isinstance(task, dict) else task) or None,
         group=None if record.get("task_hash") is None else str(record["task_hash"]),
         reward=_number(item.get("reward")),
@@ -287,7 +288,7 @@ def _contents(record: Mapping[str, Any], content: list[Any], step: int, split: s
         found.append(
             Rollout(
                 step=step,
-                text="\n".join(one.content for one in messages if one.role == "assistant"),
+                text=_said(messages),
                 prompt=messages[0].content if messages else None,
                 reward=_number(rewards[at]) if at < len(rewards) else math.nan,
                 messages=messages,
@@ -372,11 +373,21 @@ def _messages(items: Any) -> tuple[Message, ...]:
     return tuple(found)
 
 
+def _said(messages: Iterable[Message]) -> str:
+    """What the policy generated of a dialogue."""
+    return "\n".join(_with_calls(one) for one in messages if one.role == "assistant")
+
+
+def _with_calls(message: Message) -> str:
+    """A message with its tool calls, which the policy generated just as well."""
+    calls = [json.dumps(call.get("function", call), ensure_ascii=False, default=str) for call in message.tool_calls]
+    return "\n".join(filter(None, (message.content, *calls)))
+
+
 def _text_of(value: Any) -> tuple[str, tuple[Message, ...]]:
     if _is_dialogue(value):
         messages = _messages(value)
-        own = [one.content for one in messages if one.role == "assistant"] or [one.content for one in messages]
-        return "\n".join(own), messages
+        return _said(messages) or "\n".join(one.content for one in messages), messages
     if isinstance(value, list):
         return "\n".join(_string(item) for item in value), ()
     return _string(value), ()
