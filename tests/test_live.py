@@ -354,3 +354,36 @@ def test_a_follower_gives_what_opening_gives(file: Path, watch: Callable[..., Wa
         look = follower.look()
     assert look is not None
     assert look.run.metrics.equals(open_run(file).metrics)
+
+
+def test_a_folder_may_get_its_log_after_its_rollouts(file: Path, watch: Callable[..., Watcher]) -> None:
+    clock = Clock()
+    watcher = watch(location=file.parent, clock=clock)
+    (file.parent / "rollouts").mkdir()
+    dump = json.dumps({"input": "p", "output": "a b c d e", "score": 1.0, "step": 1}) + "\n"
+    (file.parent / "rollouts" / "1.jsonl").write_text(dump * 4)
+    watcher.tick()
+    file.write_bytes(b"".join(LONG[:30]))
+    clock.now += 31
+    scene = watcher.tick()
+    assert scene.look is not None
+    assert scene.look.run.has("grad_norm")
+    assert scene.look.run.rollouts is not None
+
+
+def test_the_state_of_each_new_checkpoint_is_read(file: Path, watch: Callable[..., Watcher]) -> None:
+    clock = Clock()
+    watcher = watch(location=file.parent, clock=clock)
+    history = [json.loads(line) for line in LONG[:40]]
+    told = []
+    for saved in (10, 20, 30):
+        folder = file.parent / f"checkpoint-{saved}"
+        folder.mkdir()
+        state = {"global_step": saved, "log_history": history[:saved]}
+        (folder / "trainer_state.json").write_text(json.dumps(state))
+        clock.now += 31
+        scene = watcher.tick()
+        assert scene.look is not None
+        assert scene.look.run.steps[-1] == saved
+        told += scene.news
+    assert [(alarm.kind, alarm.step) for alarm in told] == [("opened", 20)]
