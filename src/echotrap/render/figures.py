@@ -188,11 +188,12 @@ def of_track(run: Run, detector: str, track: Track, found: Iterable[Episode], *,
     score = drawable(Series(track.steps, track.score))
     limit = drawable(Series(track.steps, track.limit))
     lines = (_line("judged", score), Line("limit", limit.steps.astype(np.float64), limit.values, COLOURS["critical"], "dash"))
-    spans = [
-        Shade(step, item.cleared_step if item.cleared_step is not None else last, level.severity)
-        for item in found
-        for level, step in item.alarm_steps.items()
-    ]
+    spans = []
+    for item in found:
+        end = item.cleared_step if item.cleared_step is not None else last
+        alarms = sorted(item.alarm_steps.items())
+        stops = [*(step for _, step in alarms[1:]), end]
+        spans += [Shade(step, stop, level.severity) for (level, step), stop in zip(alarms, stops, strict=True) if stop > step]
     panels = [Panel(detector, "", lines)]
     signal = track.evidence.get("signal")
     if isinstance(signal, str) and run.has(signal) and signal in FIELDS:
