@@ -416,7 +416,7 @@ FAILURES = {
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_run_that_goes_bad_is_found(name):
     maker = CASES[name][0]
-    items = [r for step in range(1, 41) for r in step_of(healthy if step <= 28 else maker, step, reward=float(RNG.integers(2)))]
+    items = [r for step in range(1, 31) for r in step_of(healthy if step <= 22 else maker, step, reward=float(RNG.integers(2)))]
     _, levels = judged(items)
     for detector, level in FAILURES[name].items():
         assert levels[detector] is not None
@@ -425,7 +425,7 @@ def test_a_run_that_goes_bad_is_found(name):
 
 @pytest.mark.parametrize("maker", [healthy, code, arithmetic, tool_call], ids=lambda maker: maker.__name__)
 def test_healthy_text_is_silent(maker):
-    items = [r for step in range(1, 41) for r in step_of(maker, step, reward=float(RNG.integers(2)))]
+    items = [r for step in range(1, 25) for r in step_of(maker, step, reward=float(RNG.integers(2)))]
     _, levels = judged(items)
     assert {name: level for name, level in levels.items() if level} == {}
 

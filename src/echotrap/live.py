@@ -292,6 +292,9 @@ class Watcher:
                 headline = f"steps again, now {last}"
             return alerts.compose(alarm, look.report, run=look.run.name, key=self._key, headline=headline)
 
+        if first_met and look.seen.incident is None:
+            self._store.take(self._key, found)  # all of it is over
+            return ()
         news = self._store.take(self._key, found, self._channels, words, quiet=first_met)
         if news and self._dispatcher is not None:
             self._dispatcher.wake()

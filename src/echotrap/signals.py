@@ -31,7 +31,7 @@ __all__ = ["PREFERRED", "Memo", "cache_path", "derive", "sample", "start_of"]
 
 Progress = Callable[[int, int | None], None]
 
-VERSION = 1  # of the cached records: raise it when a definition changes
+VERSION = 3  # of the cached records: raise it when a definition changes
 PREFERRED = ("group_reward_std", "zero_std_frac")
 """Signals whose derived reading replaces the logged one: frameworks log them under wrong names or with a wrong tolerance."""
 
@@ -116,9 +116,7 @@ def derive(
         return run
     start = reader.start()
     with _Cache(cache) as stored:
-        columns, notes = _relate(
-            _records(reader, start, stored, workers, progress, {} if memo is None else memo), len(reader.steps)
-        )
+        columns, notes = _relate(_records(reader, start, stored, workers, progress, memo), len(reader.steps))
     if reader.split == "eval":
         rewards = columns.pop("reward_mean", None)
         columns = {name: values for name, values in columns.items() if name not in _REWARD}
@@ -190,7 +188,7 @@ def sample(rollouts: Sequence[Rollout], most: int, *, seed: int = 0, by_group: b
 
 
 def _records(
-    reader: Reader, start: Start, stored: _Cache, workers: int, progress: Progress | None, memo: Memo
+    reader: Reader, start: Start, stored: _Cache, workers: int, progress: Progress | None, memo: Memo | None
 ) -> Iterator[_Record]:
     """Results per step, in order; remembered, read from the cache, computed here, or in other processes."""
     waiting: deque[tuple[int, str | None, bool, _Record | Future[_Record]]] = deque()
@@ -203,7 +201,9 @@ def _records(
             result = result.result()
         if fresh and key is not None:
             stored.put(key, result)
-        if key is not None or step != reader.steps[-1]:  # without a fingerprint the newest step may still be written
+        if memo is not None and (
+            key is not None or step != reader.steps[-1]
+        ):  # without a fingerprint the newest step may still be written
             memo[step] = key, result
         done += 1
         if progress is not None:
@@ -213,7 +213,7 @@ def _records(
     try:
         for step in reader.steps:
             key = reader.key(step, start)
-            remembered = memo.get(step)
+            remembered = None if memo is None else memo.get(step)
             if remembered is not None and remembered[0] == key:
                 known: _Record | None = remembered[1]
             else:

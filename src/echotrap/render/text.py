@@ -121,7 +121,7 @@ def signals(report: Report, view: View) -> list[RenderableType]:
 def _ends(signal: Signal) -> tuple[str, str]:
     """First and last value."""
     finite = [value for value in signal.values if value is not None]
-    return (words.number(finite[0]), words.number(finite[-1])) if finite else ("", "")
+    return (words.short(finite[0], signal.unit), words.short(finite[-1], signal.unit)) if finite else ("", "")
 
 
 def _mark(axis: list[str], at: int, label: str, side: Literal["left", "right"]) -> None:

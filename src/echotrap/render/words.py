@@ -12,7 +12,7 @@ from echotrap.report import RANK, Coverage, Evidence, Finding, Lever, Report, Ru
 
 __all__ = [
     "by_severity", "column", "coverage", "error_line", "evidence", "facts", "key_lines", "leading", "number", "place", "plain",
-    "reasons", "remedies", "sparkline", "title", "unseen", "when", "worst_first",
+    "reasons", "remedies", "short", "sparkline", "title", "unseen", "when", "worst_first",
 ]  # fmt: skip
 
 STAGE = {1: "forming", 2: "suspected", 3: "confirmed"}
@@ -80,14 +80,19 @@ def number(value: float | None, unit: str = "") -> str:
     """A number for a person.
 
     >>> number(0.8, "0..1"), number(1234.5), number(0.03125, "nats/token"), number(None)
-    ('80 %', '1234', '0.0312 nats/token', 'not finite')
+    ('80 %', '1234', '0.0312 nats/token', 'unknown')
     """
     if value is None or not math.isfinite(value):
-        return "not finite"
+        return "unknown"
     if unit == "0..1":
         return f"{100 * value:.3g} %"
     text = f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
     return f"{text} {unit}" if unit and unit not in ("count", "-", "L2", "ratio", "score") else text
+
+
+def short(value: float | None, unit: str) -> str:
+    """A number without its unit, but for shares, which are told in per cent."""
+    return number(value, unit if unit == "0..1" else "")
 
 
 def evidence(item: Evidence) -> str:

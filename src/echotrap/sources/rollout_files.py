@@ -17,7 +17,7 @@ from echotrap.sources.jsonl import parse
 from echotrap.sources.lines import Lines, open_bytes, read_head
 from echotrap.sources.rollout_records import assign_groups, holds_rollouts, rollouts_of, step_of
 
-__all__ = ["FORMAT", "FileRollouts", "find_rollouts", "is_rollout_file"]
+__all__ = ["FORMAT", "FileRollouts", "is_rollout_file"]
 
 MAX_DOCUMENT = 1 << 28
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin")
@@ -224,12 +224,6 @@ class FileRollouts(RolloutStore):
             if isinstance(record, dict)
             for item in rollouts_of(record, step=step, split=part.split, origin=f"{name}:{number}")
         ]
-
-
-def find_rollouts(root: Path) -> FileRollouts | None:
-    """The rollouts below a folder, or ``None``."""
-    store = FileRollouts(root)
-    return store if store or store.notes else None
 
 
 def is_rollout_file(path: Path) -> bool:

@@ -15,7 +15,7 @@ from echotrap.rollouts import Rollout
 from echotrap.signals import Reader
 from echotrap.text import chars, ngrams
 from echotrap.text.measure import Scores, Start, measure
-from echotrap.text.words import locate
+from echotrap.text.words import locate, tokenize
 
 __all__ = ["examples"]
 
@@ -26,7 +26,7 @@ EXCERPT = 2000
 MOST_ROLLOUTS = 512
 DURING, BEFORE = 4, 3
 STEPS = 3
-_RUN = re.compile(r"(\S)\1{7,}|(\b\w+\b|<\w+>)(?:\W{0,3}\2){7,}")
+_RUN = re.compile(r"(\S)(?:\s*\1){7,}|(<\w+>)(?:\s*\2){4,}")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
@@ -195,8 +195,8 @@ def _one_symbol(text: str, item: _Step) -> list[tuple[int, int]]:
 
 
 def _noise(text: str, item: _Step) -> list[tuple[int, int]]:
-    hashes, places = locate(text)
-    odd = [places[i] for i in np.flatnonzero(hashes & np.uint64(1)).tolist()]
+    _, places = locate(text)
+    odd = [places[i] for i in np.flatnonzero(chars.noise_words(tokenize([text]))).tolist()]
     if item.start.script == "latin":
         odd += [match.span() for match in _NOT_ASCII.finditer(text) if chars.off_script(match.group(), "latin")[0] > 0.5]
     return odd
