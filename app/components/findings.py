@@ -12,7 +12,7 @@ __all__ = ["findings", "proof"]
 
 
 def findings(report: Report) -> None:
-    """List the findings, worst and newest first; consequences of another finding come last."""
+    """List the findings: the one that gave the verdict its name, then worst and newest first; consequences come last."""
     for number, finding in enumerate(_ordered(report)):
         _finding(finding, f"finding-{number}-{finding.detector}")
 
@@ -27,7 +27,10 @@ def proof(report: Report) -> None:
 
 def _ordered(report: Report) -> list[Finding]:
     rank = {"critical": 0, "warning": 1, "info": 2}
-    return sorted(report.findings, key=lambda f: (f.suppressed_by is not None, rank[f.severity], -f.alarm_step))
+    named = report.verdict.label
+    return sorted(
+        report.findings, key=lambda f: (f.detector != named, f.suppressed_by is not None, rank[f.severity], -f.alarm_step)
+    )
 
 
 def _finding(finding: Finding, key: str) -> None:

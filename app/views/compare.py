@@ -100,7 +100,7 @@ def _partings(found: dict[str, list[Parting]], axis: Axis) -> None:
             axis: item.x,
             "first run": item.a,
             "this run": item.b,
-            "noise widths apart": item.sigmas,
+            "noise widths apart": f"{item.sigmas:.1f}" if item.sigmas < 1000 else "no noise",
         }
         for name, items in found.items()
         for item in items
@@ -109,6 +109,8 @@ def _partings(found: dict[str, list[Parting]], axis: Axis) -> None:
         st.markdown(
             "**Where they part**  :gray[the first place at which a signal leaves the first run's noise band and stays outside]"
         )
+        columns = dict.fromkeys(("first run", "this run"), st.column_config.NumberColumn(format="%.4g"))
+        columns[axis] = st.column_config.NumberColumn(format="localized")
         st.dataframe(rows, hide_index=True, column_config=columns)
 
 
@@ -116,7 +118,7 @@ def _settings(chosen: list[Snapshot]) -> None:
     table = comparison.differences([seen.run for seen in chosen])
     st.markdown("**Settings that differ**")
     if not table:
-        st.caption("None that the logs tell of.")
+        st.caption("None that two logs or more tell of.")
         return
     names = [seen.run.name for seen in chosen]
     st.dataframe(

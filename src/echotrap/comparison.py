@@ -94,13 +94,14 @@ def partings(a: Run, b: Run, names: Sequence[str], axis: Axis = "step") -> list[
 
 
 def differences(runs: Sequence[Run]) -> dict[str, tuple[object, ...]]:
-    """Settings in which runs differ, as far as their logs tell; ``None`` where a log does not."""
+    """Settings in which runs differ, as far as two logs or more tell; ``None`` where a log does not."""
     facts = [
         {**run.config.raw, **{k: getattr(run.config, k) for k in run.config.__dataclass_fields__ if k != "raw"}} for run in runs
     ]
     keys = sorted({key for item in facts for key, value in item.items() if value is not None and key not in PROGRESS})
     table = {key: tuple(item.get(key) for item in facts) for key in keys}
-    return {key: values for key, values in table.items() if len({str(value) for value in values}) > 1}
+    told = {key: [str(value) for value in values if value is not None] for key, values in table.items()}
+    return {key: values for key, values in table.items() if len(told[key]) > 1 and len(set(told[key])) > 1}
 
 
 def _parting(a: Run, b: Run, name: str, axis: Axis) -> Parting | None:
