@@ -31,6 +31,7 @@ __all__ = [
     "never",
     "noise",
     "noise_of_means",
+    "points_in",
     "rolling_mad",
     "rolling_median",
     "rolling_median_steps",
@@ -39,6 +40,7 @@ __all__ = [
     "spacing",
     "spread",
     "trailing",
+    "union",
 ]
 
 Floats = NDArray[np.float64]
@@ -232,12 +234,18 @@ def trailing(
     return np.array(getattr(windows, how)(), dtype=np.float64)
 
 
+def points_in(steps: Steps, window_steps: int) -> Floats:
+    """How many points the last ``window_steps`` steps hold, the newest included."""
+    before = np.searchsorted(steps, steps - window_steps, side="right")
+    return np.arange(1, len(steps) + 1, dtype=np.float64) - before
+
+
 def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 5) -> Local:
     """What was usual lately: median and robust spread of the last ``window_steps`` steps, without the newest value.
 
     Where those hold fewer than ``min_points`` points, of that many points.
     """
-    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
+    points = points_in(steps, window_steps)
 
     def middle(x: Floats) -> Floats:
         by_points, by_steps = rolling_median(x, min_points), trailing(x, steps, window_steps)
@@ -253,11 +261,17 @@ def local_quantile(values: Floats, steps: Steps, window_steps: int, share: float
     """A quantile over the same window as :func:`local`: the upper tail of what was usual. NaN at the first point."""
     import pandas as pd
 
-    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
+    points = points_in(steps, window_steps)
     series = pd.Series(values, index=pd.to_datetime(steps, unit="ns"))
     by_steps = series.rolling(f"{window_steps}ns", min_periods=1).quantile(share).to_numpy()
     by_points = series.rolling(min_points, min_periods=1).quantile(share).to_numpy()
     return np.concatenate(([np.nan], np.where(points < min_points, by_points, by_steps)))[: len(values)]
+
+
+def union(*parts: Steps) -> Steps:
+    """All steps of several signals, each once."""
+    steps = np.sort(np.concatenate(parts))
+    return steps[np.diff(steps, prepend=steps[:1] - 1) > 0]
 
 
 def as_of(values: NDArray[Any], at: Steps, steps: Steps, missing: Any) -> NDArray[Any]:
@@ -306,10 +320,10 @@ def noise_of_means(values: Floats, steps: Steps, sigmas: float) -> Floats:
 
     ``sigmas`` standard deviations, or what the lowest and the highest of so many means differ by where windows hold few points.
     """
-    ones = np.ones(len(values))
-    extreme = np.sqrt(2 * np.log(np.maximum(np.cumsum(ones), 30)))
-    apart = trailing(ones, steps, 10, "sum") ** -0.5 + trailing(ones, steps, 20, "sum") ** -0.5
-    unsure = 1 + 1.5 / np.sqrt(np.minimum(np.cumsum(ones), 50))  # the noise is itself estimated
+    seen = np.arange(1, len(values) + 1)
+    extreme = np.sqrt(2 * np.log(np.maximum(seen, 30)))
+    apart = points_in(steps, 10) ** -0.5 + points_in(steps, 20) ** -0.5
+    unsure = 1 + 1.5 / np.sqrt(np.minimum(seen, 50))  # the noise is itself estimated
     out: Floats = unsure * np.nan_to_num(noise(values, how="mean")) * np.maximum(sigmas, extreme * apart)
     return out
 
