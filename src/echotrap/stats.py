@@ -41,6 +41,7 @@ __all__ = [
     "spread",
     "trailing",
     "union",
+    "unlikely",
 ]
 
 Floats = NDArray[np.float64]
@@ -76,7 +77,7 @@ class Local(NamedTuple):
     spread: Floats
 
 
-def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None) -> Held:
+def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None, chance: float | None = None) -> Held:
     """Ask that a flag stays up for ``window_steps`` steps.
 
     With one point a step that means as many points in a row; on sparser logs it means at least two points in a row that span the
@@ -91,6 +92,8 @@ def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None 
     release : (n,) bool, optional
         Hysteresis: what ends a run of flags, both while it waits and once it is on; ``~flag`` by default. Between the two
         limits a point counts neither way, but more than half of the points of a run must be flagged before it is on.
+    chance : float, optional
+        Ask besides that so many flags in a row are :func:`unlikely` in view of the signal's own history.
 
     Examples
     --------
@@ -112,7 +115,10 @@ def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None 
     seen = np.cumsum(flag)
     flagged: Steps = seen - np.where(first > 0, seen[first - 1], 0)
     since = np.where(running, steps[first], -1).astype(np.int64)
-    enough = (flagged >= min(window_steps, 2)) & (steps - steps[first] + 1 >= window_steps) & (2 * flagged > index - first + 1)
+    usual = np.ones(n, bool) if chance is None else unlikely(flag, chance)
+    enough = (
+        usual & (flagged >= min(window_steps, 2)) & (steps - steps[first] + 1 >= window_steps) & (2 * flagged > index - first + 1)
+    )
     return Held(running & latch(flag & enough, ~running), since)
 
 
@@ -125,6 +131,26 @@ def held_points(flag: Flags, steps: Steps, points: int) -> Held:
 def spread(rung: Held, at: Steps, steps: Steps) -> Held:
     """A rung of one signal on the steps of another: its last word holds."""
     return Held(as_of(rung.on, at, steps, False), as_of(rung.since, at, steps, -1))
+
+
+def unlikely(flag: Flags, chance: float = 0.001) -> Flags:
+    """Where a run of flags is longer than the signal's own history makes likely.
+
+    With a share ``q`` of flags before the run began, ``k`` in a row have the chance ``q^k``: small batches are at their floor now
+    and then, and must stay there for longer than usual.
+
+    Examples
+    --------
+    >>> often = np.array([0, 1, 0, 1, 0, 1, 0, 1] + [1] * 9, bool)
+    >>> int(np.argmax(unlikely(often))) - 7 + 1
+    9
+    """
+    index = np.arange(len(flag))
+    last_off = np.maximum.accumulate(np.where(flag, -1, index)) if len(index) else index
+    length = index - last_off
+    before = np.concatenate(([0], np.cumsum(flag)))[np.maximum(last_off + 1, 0)]
+    share = np.clip(before / np.maximum(last_off + 1, 1), 0, 0.99) + 0.005
+    return np.asarray(flag & (length >= np.maximum(np.log(chance) / np.log(share), 2)))
 
 
 def lingering(flag: Flags, steps: Steps, quiet_steps: int) -> Held:
