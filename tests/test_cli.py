@@ -382,6 +382,15 @@ def test_standard_input_is_read(here: Path) -> None:
     assert json.loads(done.stdout)["run"]["steps"] == 60
 
 
+def test_a_folder_of_several_logs_says_what_was_not_judged(call, here: Path) -> None:
+    (here / "logs").mkdir()
+    for name in ("one", "two"):
+        (here / f"logs/{name}.jsonl").write_text(calm())
+    code, _, err = call("check", "logs")
+    assert (code, "logs also holds 1 other log that was not judged: " in err) == (0, True)
+    assert call("check", "logs", "--run", "one.jsonl")[2] == ""
+
+
 # many runs ----------------------------------------------------------------------------------------------------------
 
 
