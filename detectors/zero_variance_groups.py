@@ -111,8 +111,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
 
 def _error(values: Floats, steps: NDArray[np.int64], params: Params) -> Floats:
     """Standard error of the smoothed share: with two groups a step it is large."""
-    points = stats.trailing(np.ones(len(values)), steps, params.smooth_steps, "sum")
-    return np.nan_to_num(stats.noise(values, how="mean")) / np.sqrt(points)
+    return np.nan_to_num(stats.noise(values, how="mean")) / np.sqrt(stats.points_in(steps, params.smooth_steps))
 
 
 def _accuracy(run: Run, steps: NDArray[np.int64], smooth_steps: int) -> Floats:
@@ -158,7 +157,8 @@ def _empty_filter(run: Run) -> Track:
     steps, kept = run.series("filter_kept_frac")
     level, onset = stats.ladder(stats.never(steps), stats.held(kept <= 0, steps, 5))
     unknown = np.full(len(steps), np.nan)
-    evidence = {"share": 1 - kept, "baseline": unknown, "chance": unknown, "excess": unknown, "side": "left out by the filter"}
+    normal = stats.baseline(1 - kept, steps, off_factor=None, off_by=0.3, arm_steps=run.arm_steps)
+    evidence = {"share": 1 - kept, "baseline": normal, "chance": unknown, "excess": unknown, "side": "left out by the filter"}
     return Track(steps, level, onset, 1 - kept, np.ones(len(steps)), evidence)
 
 
