@@ -19,7 +19,8 @@ run so far, at least 50 and at most 200 steps.
 * stage 1, forming: `reward-variance-collapse` or `zero-variance-groups` (unless all groups are right) or `template-collapse` or
   `cross-rollout-repetition` at watch.
 * stage 2, suspected: stage 1 and, within M, an abnormal entropy (`entropy-collapse` or `entropy-eruption`) or a repetition
-  detector of another kind at watch, while the outcome sets no new best.
+  detector of another kind at watch, while the outcome sets no new best. Where it stands well above its start, spread and entropy
+  fall by convergence too: then dispersion must be at warning, or the text speak.
 * stage 3, confirmed: stage 2 and, within M, `gradient-spike` or `performance-drop` at warning; or all three published signs
   within M; or `format-floor` at critical; or dispersion and text both at warning within M while the outcome is not improving
   and the task is not solved (a true trap keeps an adequate reward).
@@ -41,7 +42,7 @@ Example
 >>> onsets = {name: np.where(level > 0, steps[np.argmax(level > 0)], -1) for name, level in seen.items()}
 >>> run = Run("example", "-", "frame", pd.DataFrame(index=pd.Index(steps, name="step")))
 >>> never = np.zeros(10, bool)
->>> symptoms = Symptoms(run, steps, seen, onsets, never, never, np.full(10, 50.0))
+>>> symptoms = Symptoms(run, steps, seen, onsets, never, never, never, np.full(10, 50.0))
 >>> [episode] = episodes(DETECTOR.combine(symptoms, DETECTOR.params))
 >>> episode.onset_step, [(int(level), step) for level, step in episode.alarm_steps.items()]
 (30, [(1, 30), (2, 50), (3, 80)])
@@ -103,7 +104,8 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     dispersion, echo = at(watch, *DISPERSION), at(watch, "template-collapse", "cross-rollout-repetition")
     text, entropy = at(watch, *TEXT), at(watch, *ENTROPY)
     first = dispersion | echo
-    second = remembered(first) & (entropy | (remembered(dispersion) & text)) & stuck
+    unexplained = ~symptoms.risen | at(warning, *DISPERSION) | echo  # by convergence
+    second = remembered(first) & (entropy | (remembered(dispersion) & text)) & stuck & unexplained
     confirming = at(warning, "gradient-spike", "performance-drop")
     triple = (
         remembered(dispersion)

@@ -13,10 +13,16 @@ curves it confirms a collapse rather than announcing one.
 
 How it decides
 --------------
-``ratio = value / baseline``, baseline = median of the first 20 steps. With R_w: watch when ``ratio < 0.5``, warning when
-``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at its ceiling (R_w is undefined there). Without R_w:
-watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. ``preset="ragen"`` is RAGEN's own stop rule: each of the
-last 10 steps below 10 % of the mean of the first 10; ``preset="ragen-paper"`` asks for 5 steps, as its appendix B.2 does.
+``ratio = value / baseline``, baseline = median of the first 20 steps, times what a rising outcome leaves of the spread by
+itself (``sqrt(p (1 - p))`` against its start, where the scale of the reward is known).
+
+With R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at
+its ceiling (R_w is undefined there). Without R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. In both
+cases the mean of these steps, or that of the last 40, must lie three standard errors below the baseline: with few groups a step,
+single points say little.
+
+``preset="ragen"`` is RAGEN's own stop rule: each of the last 10 steps below 10 % of the mean of the first 10;
+``preset="ragen-paper"`` asks for 5 steps, as its appendix B.2 does.
 
 Example
 -------
@@ -65,9 +71,14 @@ class Params:
     warning_ratio: float = knob(0.1, least=0.01, most=0.5, low=0.05, high=0.2, source="RAGEN agent_trainer.py")
     warning_rw_ratio: float = knob(0.3, least=0.05, most=0.7, low=0.2, high=0.4, source="simulated runs: 0 % false alarms")
     window_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue A2")
+    long_steps: int = knob(40, least=5, most=400, source="two groups of eight a step have a CV of 60 %")
+    noise_sigma: float = knob(3.0, least=0.0, most=10.0, source="two groups a step: 13 % of the points are 0 in a sound run")
     baseline_steps: int = knob(20, least=3, most=500, source="failure catalogue 3.2")
     mid_reward_margin: float = knob(0.05, least=0.0, most=0.4, source="failure catalogue 3.3, gate mid-reward")
     preset: Literal["default", "ragen", "ragen-paper"] = "default"
+
+
+FEW_POINTS, FEW_NOISE = 8, 0.15  # the noise of a sparse log cannot be told from so few points: each stands for many rollouts
 
 
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
@@ -86,14 +97,70 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         steps, values = run.series(name)
         defined = np.ones(len(steps), bool)
     normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
+    if name == "group_reward_std":
+        normal = normal * _explained(run, steps, params)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(normal > 0, values / normal, np.nan)
-    level, onset = stats.ladder(
-        stats.held(defined & (ratio < params.watch_ratio), steps, params.window_steps),
-        stats.held(defined & (ratio < warning_ratio), steps, params.window_steps),
-    )
+    rungs = [
+        stats.either(
+            stats.held(
+                defined & (ratio < limit) & _credible(values, normal, steps, params.window_steps, params),
+                steps,
+                params.window_steps,
+            ),
+            stats.held(defined & _low_for_long(values, normal, steps, limit, params), steps, params.window_steps),
+        )
+        for limit in (params.watch_ratio, warning_ratio)
+    ]
+    level, onset = stats.ladder(*rungs)
     evidence = {"signal": name, "value": values, "baseline": normal, "ratio": ratio}
     return Track(steps, level, onset, ratio, np.full(len(steps), params.watch_ratio), evidence)
+
+
+def _credible(values: stats.Floats, normal: stats.Floats, steps: stats.Steps, window_steps: int, params: Params) -> stats.Flags:
+    """Whether the mean over a window lies further below normal than the noise of the start explains.
+
+    With two groups a step, half of the points are far off and some are 0: a few low ones in a row mean nothing.
+    """
+    points = stats.trailing(np.ones(len(values)), steps, window_steps, "sum")
+    noise = stats.early_noise(values, steps, params.baseline_steps)
+    if int(np.searchsorted(steps, steps[0] + params.baseline_steps, side="right")) < FEW_POINTS:
+        noise = np.minimum(noise, FEW_NOISE * normal)
+    error = noise / np.sqrt(points)
+    return np.asarray(normal - stats.trailing(values, steps, window_steps, "mean") > params.noise_sigma * error)
+
+
+def _low_for_long(values: stats.Floats, normal: stats.Floats, steps: stats.Steps, limit: float, params: Params) -> stats.Flags:
+    """Whether the mean over a longer window is low, for runs whose single points are too noisy to tell."""
+    smooth = stats.trailing(values, steps, params.long_steps, "mean")
+    return (smooth < limit * normal) & _credible(values, normal, steps, params.long_steps, params)
+
+
+def _explained(run: Run, steps: stats.Steps, params: Params) -> stats.Floats:
+    """What a rising outcome leaves of the spread by itself: a yes-or-no reward of mean p has the spread sqrt(p (1 - p))."""
+    share = _position(run, steps)
+    spread = np.sqrt(np.clip(share * (1 - share), 0.0, 0.25))
+    start = stats.as_of(stats.baseline(share, steps, off_factor=None, window_steps=params.baseline_steps), steps, steps, np.nan)
+    before = np.sqrt(np.clip(start * (1 - start), 0.0, 0.25))
+    left = np.divide(spread, before, out=np.ones(len(steps)), where=(before > 0) & (share > start))
+    return np.where(np.isfinite(left), np.clip(left, 0.0, 1.0), 1.0)
+
+
+def _position(run: Run, steps: stats.Steps) -> stats.Floats:
+    """Where between its lowest and highest value the outcome stands (10-step mean); NaN where the scale is unknown."""
+    if run.has("success_rate"):
+        at, values = run.series("success_rate")
+        return stats.as_of(stats.trailing(values, at, 10, "mean"), at, steps, np.nan)
+    at, values = run.series("reward_mean")
+    smooth = stats.as_of(stats.trailing(values, at, 10, "mean"), at, steps, np.nan)
+    if run.has("reward_min") and run.has("reward_max"):
+        low, high = (stats.running_min(run.at("reward_min", steps)), stats.running_max(run.at("reward_max", steps)))
+    else:
+        unit = (stats.running_min(smooth) >= 0) & (stats.running_max(smooth) <= 1)
+        low, high = np.zeros(len(steps)), np.where(unit, 1.0, np.nan)
+    low = np.full(len(steps), run.config.reward_min) if run.config.reward_min is not None else low
+    high = np.full(len(steps), run.config.reward_max) if run.config.reward_max is not None else high
+    return np.divide(smooth - low, high - low, out=np.full(len(steps), np.nan), where=high > low)
 
 
 def _ragen(run: Run, window_steps: int) -> Track:

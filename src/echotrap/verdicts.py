@@ -21,7 +21,7 @@ Levels = NDArray[np.int8]
 COOL_DOWN_STEPS = 20  # a level is taken back when it has been lower for this long (failure_modes.md 9.5: hysteresis)
 COOL_DOWN_POINTS = 3
 
-ALONE = frozenset({"non-finite", "token-zero-output", "format-floor", "truncation", "echo-trap"})
+ALONE = frozenset({"non-finite", "token-zero-output", "format-floor", "echo-trap"})
 """Detectors whose critical needs no second family (failure_modes.md 3.4)."""
 
 OUTCOME = ("performance-drop", "format-floor", "never-learned")
