@@ -61,7 +61,8 @@ class Watched:
 
     def __init__(self, location: str, settings: Settings) -> None:
         self.location, self.settings = location, settings
-        self._builder = RunBuilder(open_reader(location, Options(framework=settings.run.framework)))
+        self._reader = open_reader(location, Options(framework=settings.run.framework))
+        self._builder = RunBuilder(self._reader)
         self._lock = threading.Lock()
         self._last: Snapshot | None = None
         self._stamp: tuple[float, int] | None = None
@@ -73,7 +74,7 @@ class Watched:
             now = time.monotonic()
             if self._last is not None and now - self._looked < max(max_age_s, REMOTE_S if "://" in self.location else 0):
                 return self._last
-            stamp = _stamp(self.location)
+            stamp = _stamp(self.location, self._reader.files)
             if self._last is None or stamp is None or stamp != self._stamp:
                 run = pipeline.declare(self._builder.refresh(), self.settings)
                 run = signals.derive(run, max_rollouts_per_step=self.settings.max_rollouts_per_step)
@@ -127,11 +128,19 @@ def _runs_at(location: str) -> Iterator[str]:
 
 
 def _holds_one_run(folder: Path) -> bool:
-    """A folder with one metrics log of its own is a run; a folder of folders, or of many logs, is a collection."""
-    if any((folder / name).is_file() for name in (*METRIC_NAMES, "truth.toml")):
+    """A folder with one metrics log of its own is a run; a folder of runs, or of many logs, is a collection."""
+    if _named(folder):
         return True
-    logs = [child for child in folder.iterdir() if _is_log(child)]
+    children = list(folder.iterdir())
+    if any(child.is_dir() and _named(child) for child in children):
+        return False
+    logs = [child for child in children if _is_log(child)]
     return len(logs) == 1 or any("tfevents" in child.name or child.suffix == ".wandb" for child in logs)
+
+
+def _named(folder: Path) -> bool:
+    """Whether a folder holds a log under one of the names that trainers use."""
+    return any((folder / name).is_file() for name in (*METRIC_NAMES, "truth.toml"))
 
 
 def _is_log(path: Path) -> bool:
@@ -155,11 +164,11 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
-def _stamp(location: str) -> tuple[float, int] | None:
-    """When a file, or anything in a folder, was last written, and how many bytes there are."""
+def _stamp(location: str, files: Iterable[str]) -> tuple[float, int] | None:
+    """When the log was last written, and how many bytes it has: its files, its folder and the folders right inside."""
     path = Path(location)
-    if not path.exists():
-        return None
-    files: Iterable[Path] = [path] if path.is_file() else (child for child in path.rglob("*") if child.is_file())
-    facts = [(stat.st_mtime, stat.st_size) for stat in (child.stat() for child in files)]
+    places = {path, *map(Path, files)}
+    if path.is_dir():
+        places |= {child for child in path.iterdir() if child.is_dir()}
+    facts = [(stat.st_mtime, stat.st_size) for stat in (place.stat() for place in places if place.exists())]
     return (max(f[0] for f in facts), sum(f[1] for f in facts)) if facts else None

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +20,14 @@ from echotrap.text import ngrams
 from echotrap.text.measure import Scores, Start, measure
 from echotrap.text.parse import dialogue, parse
 from echotrap.text.templates import Clusters, clusters
-from echotrap.text.words import Hashes, locate, tokenize
+from echotrap.text.words import locate
 
 __all__ = ["Companion", "Scored", "at", "companions", "steps_of", "stories"]
 
 TAGS = {"copy": 0.5, "one_symbol": 0.5, "loop_coverage": 0.5, "gibberish": 0.5, "empty": 0.5, "malformed": 0.5}
 TAG_WORDS = {"loop_coverage": "loop", "one_symbol": "one symbol", "malformed": "malformed call"}
 MOST_EARLIER = 12
+MOST_SHOWN = 2000
 STORY_STEPS, STORY_ROLLOUTS = 40, 48
 RUN_OF_ONE = re.compile(r"(\S)\1{15,}|(\S{1,12}\s?)\2{9,}")
 
@@ -59,7 +59,7 @@ class Scored:
         if raw:
             return [block("", self.raw(index))]
         said = dialogue(self.rollouts[index])
-        own = iter(self._marks(index, [text for role, text in said if role == "assistant"]))
+        own = iter(self._marks([text for role, text in said if role == "assistant"]))
         return [block(role, text, next(own) if role == "assistant" else ()) for role, text in said]
 
     def raw(self, index: int) -> str:
@@ -69,24 +69,15 @@ class Scored:
         whole["messages"] = [{"role": m.role, "content": m.content, "tool_calls": list(m.tool_calls)} for m in item.messages]
         return json.dumps(whole, indent=2, ensure_ascii=False, default=str)
 
-    @cached_property
-    def _codes(self) -> list[Hashes]:
-        """4-grams of what each rollout's policy wrote, as 48-bit codes."""
-        words = tokenize([item.text for item in self.scores.parsed])
-        return [_short(ngrams.codes_of(words.of(index), 4)) for index in range(len(self.rollouts))]
-
-    def _marks(self, index: int, texts: list[str]) -> list[list[Span]]:
+    def _marks(self, texts: list[str]) -> list[list[Span]]:
         """Spans per text: 4-grams that come again in this rollout, and those that rollouts of other prompts have too."""
         found = [locate(text) for text in texts]
-        codes = [_short(ngrams.codes_of(hashes, 4)) for hashes, _ in found]
+        codes = [ngrams.codes_of(hashes, 4) >> np.uint64(ngrams.OWNER_BITS) for hashes, _ in found]
         every, counts = np.unique(np.concatenate(codes) if codes else np.empty(0, np.uint64), return_counts=True)
         again = every[counts > 1]
-        group = self.scores.group
-        others = [self._codes[other] for other in np.flatnonzero(group != group[index])]
-        elsewhere = np.setdiff1d(np.concatenate(others), self.scores.known) if others else np.empty(0, np.uint64)
         marks: list[list[Span]] = []
         for text, (_, places), own in zip(texts, found, codes, strict=True):
-            spans = [Span(places[k][0], places[k + 3][1], "shared") for k in np.flatnonzero(np.isin(own, elsewhere))]
+            spans = [Span(places[k][0], places[k + 3][1], "shared") for k in np.flatnonzero(np.isin(own, self.scores.shared))]
             spans += [Span(places[k][0], places[k + 3][1], "repeat") for k in np.flatnonzero(np.isin(own, again))]
             spans += [Span(*match.span(), "repeat") for match in RUN_OF_ONE.finditer(text)]
             marks.append(spans)
@@ -95,12 +86,13 @@ class Scored:
 
 def steps_of(store: RolloutStore | None) -> tuple[int, ...]:
     """Steps that have rollouts: training ones, else evaluation ones."""
-    return () if store is None else store.steps() or store.eval_steps()
+    return () if store is None else signals.Reader(store).steps
 
 
 @st.cache_resource(max_entries=48, show_spinner="Reading the rollouts …")
 def _measured(source: str, fingerprint: str | None, step: int, _run: Run, _store: RolloutStore) -> Scored:
-    rollouts = tuple(_read(_store, step))
+    read, of = signals.Reader(_store, MOST_SHOWN).at(step)
+    rollouts = tuple(read)
     scores = measure(rollouts, _start(source, _store))
     seen = scores.per_rollout
     table = pd.DataFrame(
@@ -118,7 +110,7 @@ def _measured(source: str, fingerprint: str | None, step: int, _run: Run, _store
     if not any(item.group for item in rollouts):
         table["group"] = [str(number) for number in scores.group]
     table["passed"] = _passed(rollouts)
-    return Scored(step, rollouts, scores, table, tuple(_remarks(_run, _store, rollouts)))
+    return Scored(step, rollouts, scores, table, tuple(_remarks(_run, _store, rollouts, of)))
 
 
 @st.cache_resource(max_entries=48, show_spinner=False)
@@ -134,12 +126,13 @@ def at(run: Run, store: RolloutStore, step: int) -> Scored:
 def companions(store: RolloutStore, scored: Scored, index: int, onset: int | None) -> list[Companion]:
     """What to read beside a rollout: the same prompt at earlier steps, else one from before the onset, then its own group."""
     item = scored.rollouts[index]
-    earlier = [step for step in steps_of(store) if step < scored.step]
+    reader = signals.Reader(store, MOST_SHOWN)
+    earlier = [step for step in reader.steps if step < scored.step]
     calm = [step for step in earlier if onset is None or step < onset] or earlier
     tried = sorted({*calm[-4:], *calm[:2], *earlier[:: max(len(earlier) // 6, 1)]}, reverse=True)[:MOST_EARLIER]
     found = []
     for step in tried if item.prompt else ():
-        same = next((k for k, other in enumerate(_read(store, step)) if other.prompt == item.prompt), None)
+        same = next((k for k, other in enumerate(reader.at(step)[0]) if other.prompt == item.prompt), None)
         if same is not None:
             found.append(Companion("same prompt", step, same))
     if not found and calm:
@@ -150,11 +143,11 @@ def companions(store: RolloutStore, scored: Scored, index: int, onset: int | Non
 
 @st.cache_resource(max_entries=8, show_spinner="Grouping what the policy says …")
 def _stories(source: str, fingerprint: str, _store: RolloutStore) -> Clusters | None:
-    steps = steps_of(_store)
+    reader = signals.Reader(_store, STORY_ROLLOUTS)
     texts: list[str] = []
     when: list[int] = []
-    for step in steps[:: max(len(steps) // STORY_STEPS, 1)]:
-        told = [parse(item).reasoning for item in signals.sample(_read(_store, step), STORY_ROLLOUTS)]
+    for step in reader.steps[:: max(len(reader.steps) // STORY_STEPS, 1)]:
+        told = [parse(item).reasoning for item in reader.at(step)[0]]
         texts += told
         when += [step] * len(told)
     return clusters(texts, np.array(when, np.int64))
@@ -164,14 +157,6 @@ def stories(run: Run, store: RolloutStore) -> Clusters | None:
     """The few stories that the policy tells over the run, from a seeded sample of its rollouts."""
     steps = steps_of(store)
     return _stories(run.source, f"{len(steps)} {steps[-1] if steps else ''}", store)
-
-
-def _read(store: RolloutStore, step: int) -> list[Rollout]:
-    return (store.at(step) if store.steps() else store.eval_at(step))[: ngrams.MOST_ROLLOUTS]
-
-
-def _short(codes: Hashes) -> Hashes:
-    return codes >> np.uint64(ngrams.OWNER_BITS)
 
 
 def _passed(rollouts: Iterable[Rollout]) -> list[bool]:
@@ -191,8 +176,10 @@ def _tags(item: Rollout, seen: Any, index: int) -> list[str]:
     return [*found, *(["cut"] if item.truncated else [])]
 
 
-def _remarks(run: Run, store: RolloutStore, rollouts: tuple[Rollout, ...]) -> Iterable[str]:
+def _remarks(run: Run, store: RolloutStore, rollouts: tuple[Rollout, ...], of: int) -> Iterable[str]:
     """What one has to know about a dump before believing it."""
+    if of > len(rollouts):
+        yield f"A seeded sample of {len(rollouts):,} of the step's {of:,} rollouts is shown."
     if not store.steps():
         yield "These are evaluation rollouts; training rollouts were not logged."
     size, prompts = run.config.group_size, run.config.prompts_per_step

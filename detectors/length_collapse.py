@@ -94,7 +94,7 @@ def _no_reasoning(run: Run, steps: stats.Steps, params: Params) -> stats.Held:
     at, valid = run.series("valid_thinking_frac")
     before = stats.baseline(valid, at, off_factor=None, off_by=0.3, arm_steps=run.arm_steps) >= params.valid_share
     flag = stats.held(before & (valid < params.valid_share), at, params.watch_steps)
-    return stats.Held(stats.as_of(flag.on, at, steps, False), stats.as_of(flag.since, at, steps, -1))
+    return stats.spread(flag, at, steps)
 
 
 DETECTOR = Detector(

@@ -12,7 +12,8 @@ information between prompt and reasoning is gone. In RAGEN-2's runs it falls 10 
 
 How it decides
 --------------
-Watch: below 55 % of its own mean over the first 20 steps, for 20 steps (two points on sparse logs). Warning: the same for twice
+Watch: below 55 % of its own mean over the first 20 steps, less the sampling noise where the number of rollouts is known, for 20
+steps (two points on sparse logs). Warning: the same for twice
 as long. Steps with fewer than 80 % valid reasoning or action blocks do not count: broken output is easy to retrieve. A recovery
 clears only above 70 % of the first mean, on valid steps with some success. A run that never was 15 points above guessing is
 not judged.
@@ -65,6 +66,8 @@ class Params:
     baseline_steps: int = knob(20, least=3, most=500, source="failure catalogue B3")
     valid_share: float = knob(0.8, least=0.0, most=1.0, source="RAGEN-2 figure 12")
     dead_score: float = knob(0.01, least=0.0, most=0.5, source="RAGEN agent_trainer.py, low_validation_success")
+    noise_sigma: float = knob(1.64, least=0.0, most=5.0, source="one-sided 95 % of a binomial share")
+    compared: int = knob(128, least=1, most=100_000, source="reasonings that the text measure compares at most")
     above_chance: float = knob(0.15, least=0.0, most=0.9, source="sampling noise of 64 reasonings is .06")
 
 
@@ -80,7 +83,10 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     for name in ("valid_thinking_frac", "valid_action_frac"):
         invalid |= run.at(name, steps) < params.valid_share
     dead = run.at("success_rate" if run.has("success_rate") else "eval_score", steps) < params.dead_score
-    low = (ratio < params.watch_ratio) & ~invalid
+    limit = params.watch_ratio * normal
+    compared = np.clip(run.at("rollout_count", steps), 1, params.compared)
+    limit = limit - np.nan_to_num(params.noise_sigma * np.sqrt(limit * (1 - limit) / compared))
+    low = (accuracy < limit) & ~invalid
     below = stats.latch(low, (ratio > params.clear_ratio) & ~invalid & ~dead)
     sparse = stats.spacing(steps) >= 5
 
@@ -91,7 +97,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
 
     level, onset = stats.ladder(lasting(1), lasting(2))
     evidence = {"value": accuracy, "baseline": normal, "ratio": ratio, "chance": chance}
-    return Track(steps, level, onset, ratio, np.full(len(steps), params.watch_ratio), evidence)
+    return Track(steps, level, onset, accuracy, limit, evidence)
 
 
 def _first_mean(steps: NDArray[np.int64], values: NDArray[np.float64], window_steps: int) -> NDArray[np.float64]:
@@ -111,7 +117,7 @@ DETECTOR = Detector(
         highest=Level.WARNING,
         tier="extension",
         needs=(("retrieval_acc",),),
-        uses=("retrieval_chance", "valid_thinking_frac", "valid_action_frac", "success_rate", "eval_score"),
+        uses=("retrieval_chance", "rollout_count", "valid_thinking_frac", "valid_action_frac", "success_rate", "eval_score"),
         gates=("min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving"),
         message="retrieval accuracy fell to {value:.2f}, {ratio:.0%} of its early level {baseline:.2f}",
         remedies=(

@@ -2,7 +2,8 @@
 
 What it looks at
 ----------------
-The share and the number of rollouts more than half of which is one repeated character or word (``!!!!!``, ``<unk><unk>``).
+The share and the number of rollouts that are one symbol: more than half ``!`` or a token in angle brackets (``<unk><unk>``), or
+nine tenths any other punctuation mark. A repeated letter or word does not count: that is a loop.
 
 Why it matters
 --------------

@@ -12,8 +12,8 @@ though the ability is still there, and every reward that needs the format is gon
 
 How it decides
 --------------
-Only in a run that was well-formed (baseline at least .8). Warning: 20 points below the median of the last 20 steps. Critical:
-that for 2 steps, or below .8 for 5 steps where the baseline was at least .9. Needs 16 rollouts where their number is known.
+Against the best 20-step median so far, and only where that is at least .8. Warning: 20 points below it. Critical: that for 2
+steps, or below .8 for 5 steps where it was at least .9. Needs 16 rollouts where their number is known.
 
 Example
 -------
@@ -71,11 +71,9 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     judged = ~(run.at("rollout_count", steps) < params.least_rollouts * (1 - empty))
     if not judged.any():
         return NotEvaluated(f"fewer than {params.least_rollouts} rollouts at every step")
-    normal = stats.baseline(valid, steps, window_steps=params.median_steps, off_factor=None, arm_steps=run.arm_steps)
-    usual = np.concatenate((valid[:1] * np.nan, stats.rolling_median_steps(valid, steps, params.median_steps)[:-1]))
-    usable = judged & (normal >= params.was_usable)
-    limit = np.where(np.isfinite(usual), np.maximum(usual, normal) - params.drop, np.nan)
-    fell = usable & (valid <= limit)
+    usual = stats.rolling_median_steps(valid, steps, params.median_steps)
+    normal = stats.running_max(np.concatenate(([np.nan], usual[:-1])))  # the best it was before this step
+    fell = judged & (normal >= params.was_usable) & (valid <= normal - params.drop)
     low = judged & (normal >= params.was_normal) & (valid < params.floor)
     lost, sagging = stats.held(fell, steps, 2), stats.held(low, steps, params.window_steps)
     since = np.where(lost.on, lost.since, sagging.since)
@@ -84,7 +82,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         stats.held(fell, steps, 1),
         stats.Held(lost.on | sagging.on, since),
     )
-    return Track(steps, level, onset, valid, limit, {"value": valid, "baseline": normal})
+    return Track(steps, level, onset, valid, normal - params.drop, {"value": valid, "baseline": normal})
 
 
 DETECTOR = Detector(
@@ -97,7 +95,7 @@ DETECTOR = Detector(
         tier="extension",
         needs=(("valid_action_frac",),),
         uses=("rollout_count", "empty_frac"),
-        message="{value:.0%} of the turns hold a valid call or answer (baseline {baseline:.0%})",
+        message="{value:.0%} of the turns hold a valid call or answer (it was {baseline:.0%})",
         remedies=(
             Remedy("Go back to the last checkpoint with valid output and interleave supervised steps on well-formed calls"),
             Remedy(

@@ -13,9 +13,10 @@ under way and falls again once the texts have become short.
 
 How it decides
 --------------
-Each of the two shares against ``max(5 %, 3 x baseline)``, with at least two such rollouts; rep-4 against
-``max(3 x baseline, baseline + .25)``, because code and tables repeat from the start. The score is the largest of the three
-ratios. Watch when it is above 1 once, warning after 5 steps. Needs 16 rollouts with text at the step.
+Each of the two shares against ``max(5 %, 3 x baseline)`` plus the sampling noise of such a share (1.64 standard errors, where
+the number of rollouts is known); rep-4 against ``max(3 x baseline, baseline + .25)``, because code and tables repeat from the
+start. The score is the largest of the three ratios. Watch when it is above 1 once, warning after 5 steps. Needs 16 rollouts
+with text at the step.
 
 Example
 -------
@@ -63,6 +64,7 @@ class Params:
     rep_4_rise: float = knob(
         0.25, least=0.05, most=0.8, low=0.35, high=0.2, source="code and mathematics move by .1 in healthy runs"
     )
+    noise_sigma: float = knob(1.64, least=0.0, most=5.0, source="one-sided 95 % of a binomial share")
     window_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue B4")
     baseline_steps: int = knob(20, least=3, most=500, source="failure catalogue 3.2")
     least_rollouts: int = knob(16, least=1, most=1000, source="validation tables hold 20; below 16 one rollout is 6 %")
@@ -85,7 +87,9 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
             ratio = values / limit
         else:
             limit = np.maximum(params.least_share, params.baseline_factor * normal)
-            ratio = np.where(values * count < 2, 0.0, values / limit)
+            ratio = values / (
+                limit + np.nan_to_num(params.noise_sigma * np.sqrt(limit * np.clip(1 - limit, 0, 1) / np.maximum(count, 1)))
+            )
         score = np.fmax(score, ratio)
         evidence |= {name: values, f"{name}_baseline": normal}
     if not judged.any():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -232,3 +235,50 @@ def scant_report() -> Report:
         coverage=Coverage(signature=(), present=0, of=5, highest_stage=0),
         not_evaluated=(Skipped(detector="echo-trap", reason="1 step; 12 are needed"),),
     )
+
+
+HOSTILE_ROLLOUT = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'> [link](https://example.com)"
+
+
+@pytest.fixture
+def metrics_line() -> Callable[[int, int], str]:
+    """One line of verl's file logger for a step of a run that falls into the Echo Trap at a given step."""
+    return _metrics_line
+
+
+def _metrics_line(step: int, fall: int) -> str:
+    gone = (1 + math.tanh((step - fall) / 10)) / 2
+    noise = random.Random(step)
+    spike = 60 if fall + 15 <= step <= fall + 22 else 1
+    data = {
+        "critic/score/mean": 0.4 - 0.3 * gone + noise.gauss(0, 0.02),
+        "actor/entropy": 1.9 - 1.8 * gone + noise.gauss(0, 0.03),
+        "actor/grad_norm": math.exp(noise.gauss(-1, 0.15)) * spike,
+        "response_length/mean": 200 - 60 * gone + noise.gauss(0, 5),
+    }
+    return json.dumps({"step": step, "data": data}) + "\n"
+
+
+@pytest.fixture
+def write_trap() -> Callable[..., Path]:
+    """Write a run that falls into the Echo Trap: verl metrics, and rollouts whose text becomes one hostile phrase."""
+
+    def write(folder: Path, steps: int = 200, fall: int = 120) -> Path:
+        (folder / "rollouts").mkdir(parents=True)
+        lines = [_metrics_line(step, fall) for step in range(1, steps + 1)]
+        (folder / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+        for step in range(10, steps + 1, 10):
+            rows = "".join(json.dumps(row) + "\n" for row in _rollout_rows(step, step > fall))
+            (folder / "rollouts" / f"{step}.jsonl").write_text(rows, encoding="utf-8")
+        return folder
+
+    return write
+
+
+def _rollout_rows(step: int, fallen: bool) -> Iterator[dict[str, object]]:
+    noise = random.Random(step)
+    for prompt, _ in itertools.product(range(6), range(4)):
+        words = " ".join(f"w{noise.randrange(5000)}" for _ in range(40))
+        thought = f"{'I should move right now because ' * 8}{HOSTILE_ROLLOUT}" if fallen else words
+        score = 0.1 if fallen else float(noise.random() < 0.5)
+        yield {"input": f"board {prompt}", "output": f"<think>{thought}</think>", "score": score, "step": step}

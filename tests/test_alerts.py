@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echotrap.alerts import Alarm, Message, Store, alarms, compose, fingerprint
+from echotrap.alerts import Alarm, Message, Store, alarms, compose
 from echotrap.detector import Symptoms
 from echotrap.diagnosis import Examination
 from echotrap.errors import EchotrapError
@@ -170,13 +170,6 @@ def test_nothing_is_taken_when_writing_the_words_fails(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="words"):
         store.take("r", found, ["a"], fails)
     assert len(store.take("r", found)) == 1
-
-
-def test_the_fingerprint_is_of_the_first_logged_step() -> None:
-    run = seen(echo_trap=[CALM] * 9).run
-    longer = seen(echo_trap=[CALM] * 19).run
-    other = Run("r", "r", "jsonl", run.metrics + 1)
-    assert fingerprint(run) == fingerprint(longer) != fingerprint(other)
 
 
 def words(alarm: Alarm) -> Message:

@@ -24,7 +24,7 @@ ALARM = Alarm("opened", "echo-trap", "critical", 180, 195, 195)
 
 
 def words(alarm: Alarm) -> Message:
-    return compose(alarm, None, run="<!channel> run & co", key="r", link="http://127.0.0.1/?run={run}")
+    return compose(alarm, None, run="<!channel> run & co", key="r")
 
 
 MESSAGE = words(ALARM)
@@ -100,8 +100,9 @@ def test_webhook_gets_every_field_and_a_stable_key(receiver: Receiver, tmp_path:
 
 
 def test_slack_markup_in_a_run_name_is_dead(receiver: Receiver, tmp_path: Path) -> None:
-    deliver(loaded(), open_one("slack", receiver.url, tmp_path))
+    deliver(loaded(), open_one("slack", receiver.url, tmp_path, link="http://127.0.0.1/?run={run}"))
     assert "&lt;!channel&gt; run &amp; co" in receiver.got[0]["text"]
+    assert "http://127.0.0.1/?run=%3C%21channel%3E" in receiver.got[0]["attachments"][0]["text"]
 
 
 def test_discord_mentions_nobody_and_keeps_its_limits(receiver: Receiver, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ const themed = (layout, style) => {
   const out = { ...layout, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" };
   out.font = { color: ink, family: style.getPropertyValue("--st-font").trim() || "sans-serif", size: 11.5 };
   out.hoverlabel = { bgcolor: paper, bordercolor: "rgba(128,138,155,0.5)", font: { color: ink } };
+  out.annotations = (layout.annotations || []).map((item) =>
+    item.name === "on-paper" ? { ...item, bgcolor: paper, opacity: 0.82, borderpad: 0 } : item);
   for (const key of Object.keys(layout)) if (/^[xy]axis\d*$/.test(key)) out[key] = { ...axis, ...layout[key] };
   return out;
 };

@@ -17,6 +17,7 @@ from echotrap.errors import ConfigError, DetectorError, EchotrapError, SourceErr
 
 if TYPE_CHECKING:
     from echotrap.diagnosis import diagnose
+    from echotrap.monitor import Monitor
     from echotrap.record import Run
     from echotrap.report import Report
     from echotrap.sources import open_run
@@ -25,6 +26,7 @@ __all__ = [
     "ConfigError",
     "DetectorError",
     "EchotrapError",
+    "Monitor",
     "Report",
     "Run",
     "SourceError",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Monitor": "echotrap.monitor",
     "Report": "echotrap.report",
     "Run": "echotrap.record",
     "diagnose": "echotrap.diagnosis",

@@ -24,10 +24,9 @@ from echotrap.errors import EchotrapError
 
 if TYPE_CHECKING:
     from echotrap.diagnosis import Examination
-    from echotrap.record import Run
     from echotrap.report import Report
 
-__all__ = ["COOL_DOWN_STEPS", "Alarm", "Delivery", "Message", "Store", "alarms", "compose", "fingerprint", "state_file"]
+__all__ = ["COOL_DOWN_STEPS", "Alarm", "Delivery", "Message", "Store", "alarms", "compose", "state_file"]
 
 Kind = Literal["opened", "escalated", "changed", "recovered", "stalled", "resumed"]
 
@@ -157,7 +156,7 @@ class Message(NamedTuple):
         return "\n".join(lines)
 
 
-def compose(alarm: Alarm, report: Report | None, *, run: str, key: str, link: str = "", headline: str = "") -> Message:
+def compose(alarm: Alarm, report: Report | None, *, run: str, key: str, headline: str = "") -> Message:
     """Put an alarm into words.
 
     Parameters
@@ -168,8 +167,6 @@ def compose(alarm: Alarm, report: Report | None, *, run: str, key: str, link: st
         The run as it stands: source of the numbers and of the remedy.
     run, key : str
         Name of the run, and the key of its memory: together with the alarm it makes the message's id.
-    link : str
-        Where to look; ``{run}`` is replaced by the run's name.
     headline : str
         Instead of the report's, for an alarm that the report does not know.
     """
@@ -196,18 +193,7 @@ def compose(alarm: Alarm, report: Report | None, *, run: str, key: str, link: st
         why=(report.verdict.why if report and current else (leading.message,) if leading else ())[:2],
         numbers=tuple(numbers[:2]),
         remedy="" if lever is None else f"{lever.action} ({lever.key})" if lever.key else lever.action,
-        link=link.replace("{run}", run),
     )
-
-
-def fingerprint(run: Run) -> str:
-    """What tells a run from another one that was written to the same place: its first logged step, without derived signals."""
-    import numpy as np
-
-    logged = [name for name in run.metrics.columns if run.provenance.get(name) != "derived"]
-    first = run.metrics[logged].iloc[0].to_numpy()
-    values = sorted(float(value) for value in first if np.isfinite(value))
-    return hashlib.sha256(json.dumps([int(run.steps[0]), values]).encode()).hexdigest()[:12]
 
 
 def state_file() -> Path:
@@ -382,6 +368,17 @@ class Store:
                 "SELECT count(*) FROM outbox WHERE run = ? AND channel = ? AND state = 'waiting'", (run, channel)
             ).fetchone()
         return int(row[0])
+
+    def last(self, run: str, *kinds: Kind) -> Alarm | None:
+        """The newest alarm of some kinds that was told of a run."""
+        marks = ", ".join("?" * len(kinds))
+        with self._lock:
+            row = self._db.execute(
+                "SELECT kind, label, severity, onset_step, step, incident, segment FROM told "
+                f"WHERE run = ? AND kind IN ({marks}) ORDER BY rowid DESC LIMIT 1",
+                (run, *kinds),
+            ).fetchone()
+        return Alarm(*row) if row else None
 
     def close(self) -> None:
         """Close the file."""

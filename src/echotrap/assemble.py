@@ -6,12 +6,17 @@ computed afresh each time, on whole arrays. A run that is followed and the same 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
+import hashlib
+import itertools
 import math
+import operator
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +29,7 @@ from echotrap.fields import CONFIG_KEYS, EVAL_PREFIX, FIELDS, STEP_KEYS, SUMMARY
 from echotrap.naming import Naming, name_keys
 from echotrap.record import Event, NonFinite, Provenance, Run, RunConfig, Segment
 from echotrap.sources.base import Note, Reader, Row
+from echotrap.sources.jsonl import flatten
 
 __all__ = ["RunBuilder", "read_number"]
 
@@ -35,8 +41,9 @@ ABSENT, NUMBER, NAN, INF, MINUS_INF, NULL, TEXT, SPELLED = range(8)
 """What a cell holds. ``TEXT`` is no number; ``SPELLED`` is a string that says NaN or infinity."""
 SPELLING = {NAN: "nan", INF: "inf", MINUS_INF: "-inf", SPELLED: "string", NULL: "null", ABSENT: "missing"}
 
-CHUNK = 4096
-MAX_CELLS = 64_000_000
+BATCH, SPREAD = 64, 4096
+MAX_CELLS, MIN_KEYS = 64_000_000, 512
+"""Further keys are left out where the table would hold more cells, but never the first few hundred."""
 MAX_EVENTS_PER_FIELD = 1000
 DENSE_ROWS = 5
 UNSET = np.iinfo(np.int64).min
@@ -98,61 +105,89 @@ class _Column:
 
 
 class _Table:
-    """All raw rows, as columns that grow."""
+    """All raw rows, as columns that grow.
+
+    Rows come in small batches, while they are in the processor's cache; a batch of one shape becomes a matrix at once, and
+    matrices wait until there are enough of them to be worth spreading over the columns.
+    """
 
     def __init__(self) -> None:
         self.columns: dict[str, _Column] = {}
         self.steps, self.lines = array("q"), array("q")
         self.files = array("i")
-        self.strings = 0
+        self.strings = self.crowded = 0
         self.of: dict[str, float] = {}
-        self._capacity = CHUNK
-        self._pending: dict[tuple[str, ...], tuple[list[int], list[tuple[Any, ...]]]] = {}
+        self._capacity = SPREAD
+        self._pending: dict[tuple[str, ...], tuple[list[Ints], list[Floats]]] = {}
         self._waiting = 0
+        self._shape: tuple[str, ...] = ()
+        self._cells: Callable[[dict[str, Any]], tuple[Any, ...]] = _no_cells
 
     def __len__(self) -> int:
         return len(self.steps)
 
-    def add(self, row: Row) -> None:
-        """Take one row."""
-        values = row.values
-        if row.split == "eval":
-            values = {_as_eval(key): value for key, value in values.items()}
-        try:
-            rows, data = self._pending[tuple(values)]
-        except KeyError:
-            rows, data = self._pending[tuple(values)] = [], []
-        rows.append(len(self.steps))
-        data.append(tuple(values.values()))
-        self.steps.append(UNSET if row.step is None or abs(row.step) > MAX_STEP else row.step)
-        self.lines.append(row.line)
-        self.files.append(row.file)
-        self._waiting += 1
-        if self._waiting >= CHUNK:
-            self.flush()
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take a batch of rows."""
+        first = len(self)
+        self.steps.extend([UNSET if row.step is None or not -MAX_STEP < row.step < MAX_STEP else row.step for row in rows])
+        self.lines.extend([row.line for row in rows])
+        self.files.extend([row.file for row in rows])
+        records = [row.values if row.split == "train" else _as_eval(row.values) for row in rows]
+        shape = tuple(records[0])
+        if shape != self._shape:
+            self._shape = shape
+            self._cells = operator.itemgetter(*shape) if len(shape) > 1 else lambda record: tuple(record[key] for key in shape)
+        if set(map(len, records)) == {len(shape)}:
+            with contextlib.suppress(KeyError):
+                self._take(shape, np.arange(first, len(self)), list(map(self._cells, records)))
+                return
+        by_shape: dict[tuple[str, ...], list[int]] = {}
+        for at, record in enumerate(records):
+            by_shape.setdefault(tuple(record), []).append(at)
+        for shape, where in by_shape.items():
+            self._take(shape, np.array(where) + first, [tuple(records[at].values()) for at in where])
 
-    def flush(self) -> None:
-        """Turn the rows taken since into numbers."""
-        if len(self) > self._capacity:
-            self._capacity = max(len(self), 2 * self._capacity)
-            for column in self.columns.values():
-                column.grow(self._capacity)
-        for keys, (rows, data) in self._pending.items():
-            where = np.array(rows)
-            matrix = _matrix(data)
-            if matrix is None:
-                for key, cells in zip(keys, zip(*data, strict=True), strict=True):
-                    self._store(key, where, *self._read(key, cells))
-                continue
+    def spread(self) -> None:
+        """Put what waits into the columns."""
+        self._make_room()
+        for keys, (places, matrices) in self._pending.items():
+            where, matrix = np.concatenate(places), np.concatenate(matrices)
             for at, key in enumerate(keys):
                 values = matrix[:, at]
                 self._store(key, where, values, _marks(values))
         self._pending, self._waiting = {}, 0
 
+    def _make_room(self) -> None:
+        if len(self) > self._capacity:
+            self._capacity = max(len(self), 2 * self._capacity)
+            for column in self.columns.values():
+                column.grow(self._capacity)
+
+    def _take(self, keys: tuple[str, ...], where: Ints, data: list[tuple[Any, ...]]) -> None:
+        """Store the cells of rows of one shape."""
+        matrix = _matrix(data, len(keys))
+        if matrix is not None:
+            places, matrices = self._pending.setdefault(keys, ([], []))
+            places.append(where)
+            matrices.append(matrix)
+            self._waiting += len(where)
+            if self._waiting >= SPREAD:
+                self.spread()
+            return
+        self._make_room()
+        if any(dict in map(type, cells) for cells in data):
+            for at, cells in enumerate(data):
+                flat = flatten(dict(zip(keys, cells, strict=True)))
+                self._take(tuple(flat), where[at : at + 1], [tuple(flat.values())])
+        else:
+            for key, column in zip(keys, zip(*data, strict=True), strict=True):
+                self._store(key, where, *self._read(key, column))
+
     def _read(self, key: str, cells: tuple[Any, ...]) -> tuple[Floats, NDArray[np.uint8]]:
-        column = _matrix([cells])
-        if column is not None:
-            return column[0], _marks(column[0])
+        if set(map(type, cells)) <= {float, int, bool}:
+            with contextlib.suppress(OverflowError):
+                values = np.array(cells, np.float64)
+                return values, _marks(values)
         pairs = [read_number(cell) for cell in cells]
         values, marks = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs], np.uint8)
         self.strings += sum(mark == NUMBER and isinstance(cell, str) for cell, mark in zip(cells, marks, strict=True))
@@ -163,20 +198,30 @@ class _Table:
     def _store(self, key: str, where: NDArray[np.int_], values: Floats, marks: NDArray[np.uint8]) -> None:
         column = self.columns.get(key)
         if column is None:
+            if len(self.columns) >= max(MIN_KEYS, MAX_CELLS // self._capacity):
+                self.crowded += 1
+                return
             column = self.columns[key] = _Column(self._capacity)
         column.values[where] = np.where(marks == NUMBER, values, np.nan)
         column.marks[where] = marks
 
 
-def _matrix(data: Sequence[tuple[Any, ...]]) -> Floats | None:
-    """Rows as a matrix where all cells are plain numbers."""
+def _no_cells(record: dict[str, Any]) -> tuple[Any, ...]:
+    return ()
+
+
+def _matrix(data: list[tuple[Any, ...]], width: int) -> Floats | None:
+    """Rows of one shape as a matrix, where all cells are plain numbers."""
+    if not set(map(type, data[0])) <= {float, int, bool}:
+        return None
     try:
-        cells = np.array(data)
-    except (ValueError, OverflowError):
+        matrix = np.fromiter(itertools.chain.from_iterable(data), np.float64, len(data) * width).reshape(-1, width)
+    except (TypeError, ValueError, OverflowError):
         return None
-    if cells.ndim != 2 or cells.dtype.kind not in "fiub":
-        return None
-    return cells.astype(np.float64, copy=False)
+    for row, column in np.argwhere(~np.isfinite(matrix)):
+        if not isinstance(data[row][column], float):
+            return None  # a null or a spelled NaN, which are something else
+    return matrix
 
 
 def _marks(values: Floats) -> NDArray[np.uint8]:
@@ -188,9 +233,10 @@ def _marks(values: Floats) -> NDArray[np.uint8]:
     return marks
 
 
-def _as_eval(key: str) -> str:
-    plain = key in STEP_KEYS or key in WEAK_STEP_KEYS or EVAL_PREFIX.match(key)
-    return key if plain else f"eval/{key}"
+def _as_eval(values: dict[str, Any]) -> dict[str, Any]:
+    """A row that its container calls an evaluation."""
+    plain = {*STEP_KEYS, *WEAK_STEP_KEYS}
+    return {key if key in plain or EVAL_PREFIX.match(key) else f"eval/{key}": value for key, value in values.items()}
 
 
 class RunBuilder:
@@ -235,24 +281,33 @@ class RunBuilder:
             The log cannot be read any more.
         """
         self.reader.rewound = False
-        table, before = self._table, (self._table, len(self._table))
-        for row in self.reader.poll():
-            if self.reader.rewound:
-                self.reader.rewound = False
-                table = self._table = _Table()
-            table.add(row)
-        if self.reader.rewound:
-            table = self._table = _Table()
-        table.flush()
+        before = self._table, len(self._table)
+        rows = self.reader.poll()
+        with _no_collection():
+            while batch := list(itertools.islice(rows, BATCH)):
+                self._forget_if_rewound()
+                self._table.add(batch)
+        self._forget_if_rewound()
+        self._table.spread()
         rollouts = self.reader.rollouts
         steps = rollouts.steps() if rollouts is not None else ()
         if rollouts is not None:
             rollouts.refresh()
-        return (table, len(table)) != before or (rollouts is not None and rollouts.steps() != steps)
+        return (self._table, len(self._table)) != before or (rollouts is not None and rollouts.steps() != steps)
 
     def build(self) -> Run:
         """The run as it was read so far."""
         return _Assembly(self).run()
+
+    def identity(self) -> str:
+        """Tells a run from another one in the same place: a digest of its first row, which nothing that follows can change."""
+        table = self._table
+        values = sorted(float(column.values[0]) for column in table.columns.values() if column.marks[0] == NUMBER)
+        return hashlib.sha256(repr((table.steps[0], values)).encode()).hexdigest()[:12] if len(table) else ""
+
+    def _forget_if_rewound(self) -> None:
+        if self.reader.rewound:
+            self.reader.rewound, self._table = False, _Table()
 
     def naming(self) -> Naming:
         """What the keys read so far mean."""
@@ -326,6 +381,8 @@ class _Assembly:
         nonfinite = self._nonfinite()
         self._unmeasured()
         first = self._first_rows()
+        if self.table.crowded:
+            self.notes.append(Note("dropped", "cells of further keys were left out for want of memory", self.table.crowded))
         if self.table.strings:
             self.notes.append(Note("converted", "numbers were logged as strings", self.table.strings))
         frame = pd.DataFrame(self.columns, index=pd.Index(self.index, name="step"), copy=False)
@@ -685,6 +742,18 @@ class _Assembly:
             value = self.config.raw.get(name)
         number, mark = read_number(value)
         return number if mark == NUMBER else None
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Millions of short-lived values without a cycle among them: looking for cycles would only cost time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 _CLOCKS = frozenset({"wall_time", "step_time", "epoch", "learning_rate", "num_tokens"})

@@ -110,7 +110,7 @@ def _parting(a: Run, b: Run, name: str, axis: Axis) -> Parting | None:
         return None
     other = np.interp(x, where, right.values)
     noise = 1.4826 * float(np.median(np.abs(left.values - stats.rolling_median(left.values, NOISE_POINTS))))
-    noise = max(noise, 1e-9 * float(np.ptp(left.values)), np.finfo(np.float64).tiny)
+    noise = max(noise, 1e-6 * float(np.abs(left.values).max()), 1e-12)  # a constant has no noise of its own
     ours, theirs = (stats.rolling_median(values, SMOOTH_POINTS) for values in (mine, other))
     apart = np.abs(theirs - ours) / noise
     places = np.arange(len(x), dtype=np.int64)

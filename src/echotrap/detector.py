@@ -330,7 +330,11 @@ class Detector:
         if missing:
             names = tuple(" or ".join(alternatives) for alternatives in missing)
             return NotEvaluated(f"not in the log: {', '.join(names)}", missing=tuple(n for alt in missing for n in alt))
-        return self.detect(run, self.params if params is None else params)
+        track = self.detect(run, self.params if params is None else params)
+        if isinstance(track, Track) and (track.level > self.card.highest).any():
+            # an extension proposes what its rule says; its card caps it until it has been calibrated
+            return replace(track, level=np.minimum(track.level, self.card.highest).astype(np.int8))
+        return track
 
 
 def episodes(track: Track) -> tuple[Episode, ...]:

@@ -135,7 +135,7 @@ _TABLE = (
     _field("copies_frac", "copies in the group", "0..1", "share of rollouts that have an exact or near copy in their own group"),
     _field("opening_share", "most common opening", "0..1", "share of rollouts that begin with the most common 20-word opening"),
     _field("single_symbol_frac", "one-symbol rollouts", "0..1",
-           "share of rollouts more than half of which is one repeated character or word"),
+           "share of rollouts that are one punctuation mark or token in angle brackets over and over (token 0)"),
     _field("single_symbol_count", "one-symbol rollouts", "count", "number of such rollouts", low=0.0),
     _field("empty_frac", "empty rollouts", "0..1", "share of rollouts without text"),
     _field("rep_1", "repeated words", "0..1", "mean share of words that stood earlier in the rollout (rep-1)"),
@@ -619,6 +619,7 @@ MARKS: tuple[tuple[str, str], ...] = (
     ("Unsloth", "completion_length completions/mean_length reward"), ("Unsloth", "sampling/rollout_kl_k1/mean"),
     ("TRL", "completions/mean_length reward"), ("TRL", "completion_length reward"),
     ("TRL", "frac_reward_zero_std reward learning_rate epoch"),
+    ("verl", "critic/score/mean"), ("verl", "actor/grad_norm"), ("verl", "val-core/*"),
 )  # fmt: skip
 """Framework and keys that, all present, tell it; the first match wins, because several are verl supersets."""
 

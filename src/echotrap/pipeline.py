@@ -9,7 +9,7 @@ from echotrap.config import Settings, Suppression
 from echotrap.record import Event, Run
 from echotrap.report import NoteLine, Report
 
-__all__ = ["check", "declare", "judge", "load", "read"]
+__all__ = ["check", "declare", "judge", "load", "mark", "read"]
 
 
 def check(
@@ -70,7 +70,11 @@ def judge(run: Run, settings: Settings) -> Report:
     """Diagnose a run, then mark what the user has accepted for now."""
     from echotrap.diagnosis import diagnose
 
-    report = diagnose(run, settings)
+    return mark(diagnose(run, settings), settings)
+
+
+def mark(report: Report, settings: Settings) -> Report:
+    """Mark in a report what the user has accepted for now."""
     names = (report.run.name, report.run.source)
     active = [item for item in settings.suppress if item.holds(*names)]
     findings = tuple(

@@ -31,7 +31,7 @@ __all__ = ["PREFERRED", "Memo", "cache_path", "derive", "sample", "start_of"]
 
 Progress = Callable[[int, int | None], None]
 
-VERSION = 1  # of the cached records: raise it when a definition changes
+VERSION = 3  # of the cached records: raise it when a definition changes
 PREFERRED = ("group_reward_std", "zero_std_frac")
 """Signals whose derived reading replaces the logged one: frameworks log them under wrong names or with a wrong tolerance."""
 
@@ -111,14 +111,12 @@ def derive(
     """
     if run.rollouts is None:
         return run
-    reader = _Reader(run.rollouts, max_rollouts_per_step, seed)
+    reader = Reader(run.rollouts, max_rollouts_per_step, seed)
     if not reader.steps:
         return run
     start = reader.start()
     with _Cache(cache) as stored:
-        columns, notes = _relate(
-            _records(reader, start, stored, workers, progress, {} if memo is None else memo), len(reader.steps)
-        )
+        columns, notes = _relate(_records(reader, start, stored, workers, progress, memo), len(reader.steps))
     if reader.split == "eval":
         rewards = columns.pop("reward_mean", None)
         columns = {name: values for name, values in columns.items() if name not in _REWARD}
@@ -132,19 +130,29 @@ _REWARD = ("reward_min", "reward_max", "reward_std", "group_reward_std", "rw_rat
            "zero_std_frac", "zero_std_all_fail_frac", "zero_std_all_pass_frac", "zero_std_copies_frac")  # fmt: skip
 
 
-class _Reader:
-    """The rollouts to look at, one step at a time: training ones, or evaluation ones where there are no others."""
+class Reader:
+    """The rollouts to look at, one step at a time: training ones, or evaluation ones where there are no others.
 
-    def __init__(self, store: RolloutStore, most: int | None, seed: int) -> None:
+    Parameters
+    ----------
+    store : RolloutStore
+        Where they are.
+    most : int, optional
+        Sample a step to this many (:func:`sample`).
+    seed : int
+        Draws the samples.
+    """
+
+    def __init__(self, store: RolloutStore, most: int | None = None, seed: int = 0) -> None:
         self.store, self.most, self.seed = store, min(most or ngrams.MOST_ROLLOUTS, ngrams.MOST_ROLLOUTS), seed
         self.steps, self.split = store.steps(), "train"
         if not self.steps:
             self.steps, self.split = store.eval_steps(), "eval"
 
-    def at(self, step: int) -> tuple[list[Rollout], int]:
+    def at(self, step: int, *, by_group: bool = True) -> tuple[list[Rollout], int]:
         """The step's rollouts, and how many there were before sampling."""
         rollouts = self.store.at(step) if self.split == "train" else self.store.eval_at(step)
-        return sample(rollouts, self.most, seed=self.seed + step), len(rollouts)
+        return sample(rollouts, self.most, seed=self.seed + step, by_group=by_group), len(rollouts)
 
     def start(self) -> Start:
         """The format that the first step shows."""
@@ -158,18 +166,18 @@ class _Reader:
 
 def start_of(store: RolloutStore) -> Start:
     """The format that a run's first rollouts show, for :func:`echotrap.text.measure.measure` of any of its steps."""
-    reader = _Reader(store, None, 0)
+    reader = Reader(store)
     return reader.start() if reader.steps else Start()
 
 
-def sample(rollouts: Sequence[Rollout], most: int, *, seed: int = 0) -> list[Rollout]:
-    """At most ``most`` rollouts, in order, whole prompt groups as long as one fits."""
+def sample(rollouts: Sequence[Rollout], most: int, *, seed: int = 0, by_group: bool = True) -> list[Rollout]:
+    """At most ``most`` rollouts, in order; whole prompt groups, as long as one fits."""
     if len(rollouts) <= most:
         return list(rollouts)
     rng = np.random.default_rng(seed)
     group, known = groups_of(rollouts)
     chosen: list[int] = []
-    if known:
+    if known and by_group:
         for name in rng.permutation(np.unique(group)):
             members = np.flatnonzero(group == name).tolist()
             if len(chosen) + len(members) <= most:
@@ -180,7 +188,7 @@ def sample(rollouts: Sequence[Rollout], most: int, *, seed: int = 0) -> list[Rol
 
 
 def _records(
-    reader: _Reader, start: Start, stored: _Cache, workers: int, progress: Progress | None, memo: Memo
+    reader: Reader, start: Start, stored: _Cache, workers: int, progress: Progress | None, memo: Memo | None
 ) -> Iterator[_Record]:
     """Results per step, in order; remembered, read from the cache, computed here, or in other processes."""
     waiting: deque[tuple[int, str | None, bool, _Record | Future[_Record]]] = deque()
@@ -193,7 +201,9 @@ def _records(
             result = result.result()
         if fresh and key is not None:
             stored.put(key, result)
-        if key is not None or step != reader.steps[-1]:  # without a fingerprint the newest step may still be written
+        if memo is not None and (
+            key is not None or step != reader.steps[-1]
+        ):  # without a fingerprint the newest step may still be written
             memo[step] = key, result
         done += 1
         if progress is not None:
@@ -203,7 +213,7 @@ def _records(
     try:
         for step in reader.steps:
             key = reader.key(step, start)
-            remembered = memo.get(step)
+            remembered = None if memo is None else memo.get(step)
             if remembered is not None and remembered[0] == key:
                 known: _Record | None = remembered[1]
             else:

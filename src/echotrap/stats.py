@@ -23,6 +23,7 @@ __all__ = [
     "either",
     "fallen",
     "held",
+    "held_points",
     "ladder",
     "latch",
     "lingering",
@@ -38,6 +39,7 @@ __all__ = [
     "running_max",
     "running_min",
     "spacing",
+    "spread",
     "trailing",
 ]
 
@@ -112,6 +114,17 @@ def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None 
     since = np.where(running, steps[first], -1).astype(np.int64)
     enough = (flagged >= min(window_steps, 2)) & (steps - steps[first] + 1 >= window_steps) & (2 * flagged > index - first + 1)
     return Held(running & latch(flag & enough, ~running), since)
+
+
+def held_points(flag: Flags, steps: Steps, points: int) -> Held:
+    """Ask that a flag stays up for so many logged points, however many steps they span (evaluations, shares of everything)."""
+    counted = held(flag, np.arange(len(flag)), points)
+    return Held(counted.on, np.where(counted.on, steps[np.maximum(counted.since, 0)], -1) if len(steps) else counted.since)
+
+
+def spread(rung: Held, at: Steps, steps: Steps) -> Held:
+    """A rung of one signal on the steps of another: its last word holds."""
+    return Held(as_of(rung.on, at, steps, False), as_of(rung.since, at, steps, -1))
 
 
 def lingering(flag: Flags, steps: Steps, quiet_steps: int) -> Held:

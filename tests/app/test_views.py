@@ -7,56 +7,25 @@ import sys
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from echotrap import config, pipeline
-from echotrap.app import page
+from echotrap.app import page, runs
 
 ROOT = Path(__file__).parents[2]
 VIEWS = ("overview", "timeline", "rollouts", "compare", "catalogue", "runs")
 SHARED = Path(__file__).parents[2] / "../shared"
-HOSTILE = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"
 
 Open = Callable[..., AppTest]
 
 
 @pytest.fixture
-def trap(tmp_path: Path) -> Path:
-    """A run that falls into the Echo Trap at step 120, with rollouts that become one hostile phrase."""
+def trap(tmp_path: Path, write_trap: Callable[..., Path]) -> Path:
+    """A run that falls into the Echo Trap, with rollouts that become one hostile phrase."""
     return write_trap(tmp_path / "trap")
-
-
-def write_trap(folder: Path, steps: int = 200, fall: int = 120) -> Path:
-    rng = np.random.default_rng(0)
-    (folder / "rollouts").mkdir(parents=True)
-    lines = []
-    for step in range(1, steps + 1):
-        gone = 1 / (1 + np.exp(-(step - fall) / 6))
-        data = {
-            "critic/score/mean": 0.4 - 0.3 * gone + rng.normal(0, 0.02),
-            "actor/entropy": 1.9 - 1.8 * gone + rng.normal(0, 0.03),
-            "actor/grad_norm": float(np.exp(rng.normal(-1, 0.15)) * (60 if fall + 20 <= step <= fall + 26 else 1)),
-            "response_length/mean": 200 - 60 * gone + rng.normal(0, 5),
-        }
-        lines.append(json.dumps({"step": step, "data": data}))
-        if step % 10 == 0:
-            (folder / "rollouts" / f"{step}.jsonl").write_text("\n".join(_rollouts(step, step > fall, rng)), encoding="utf-8")
-    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
-
-
-def _rollouts(step: int, fallen: bool, rng: np.random.Generator) -> list[str]:
-    out = []
-    for prompt in range(6):
-        for _ in range(4):
-            words = " ".join(f"w{n}" for n in rng.integers(0, 5000, 40))
-            text = f"<think>{'I should move right now because ' * 8}{HOSTILE}</think>" if fallen else f"<think>{words}</think>"
-            score = 0.1 if fallen else float(rng.random() < 0.5)
-            out.append(json.dumps({"input": f"board {prompt}", "output": text, "score": score, "step": step}))
-    return out
 
 
 @pytest.fixture
@@ -84,17 +53,44 @@ def html(app: AppTest) -> str:
     return "\n".join(item.proto.body for item in app.get("html"))
 
 
+def component(app: AppTest, kind: str) -> list[dict[str, Any]]:
+    """What the components of one kind were given."""
+    protos = [item.proto for item in app.get("bidi_component")]
+    return [json.loads(proto.json) for proto in protos if proto.component_name == f"echotrap.{kind}"]
+
+
+def samples() -> list[str]:
+    return sorted(str(path.parent) for path in (ROOT / "sample_runs").glob("*/truth.toml"))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("sample", samples(), ids=lambda path: Path(path).name)
+def test_every_view_shows_every_sample(opened: Open, sample: str, view: str) -> None:
+    app = opened(sample, view=view)
+    assert not app.error
+    verdict = pipeline.check(sample, config.Settings()).verdict
+    assert escape(page.label(verdict.label, verdict.stage)) in html(app)
+
+
+def test_without_arguments_the_samples_open(opened: Open) -> None:
+    if not samples():
+        pytest.skip("no samples are bundled yet")
+    options = opened().selectbox[0].options
+    assert {Path(path).name for path in samples()} <= set(options)
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_shows_a_trap(opened: Open, trap: Path, view: str) -> None:
-    app = opened(trap / "metrics.jsonl", view=view)
+    app = opened(trap, view=view)
     assert not app.error
-    report = pipeline.check(str(trap / "metrics.jsonl"), config.Settings())
-    assert escape(page.label(report.verdict.label, report.verdict.stage)) in html(app)
+    verdict = pipeline.check(str(trap), config.Settings()).verdict
+    assert escape(page.label(verdict.label, verdict.stage)) in html(app)
 
 
 def test_the_banner_says_what_the_report_says(opened: Open, trap: Path) -> None:
-    verdict = pipeline.check(str(trap / "metrics.jsonl"), config.Settings()).verdict
-    shown = html(opened(trap / "metrics.jsonl"))
+    verdict = pipeline.check(str(trap), config.Settings()).verdict
+    assert verdict.severity == "critical"
+    shown = html(opened(trap))
     assert escape(verdict.headline) in shown
     assert f"<b>{verdict.onset_step:,}</b>" in shown
     assert f"<b>{verdict.alarm_step:,}</b>" in shown
@@ -128,5 +124,93 @@ def test_an_unexpected_error_becomes_a_line(opened: Open, trap: Path, monkeypatc
         raise ZeroDivisionError
 
     monkeypatch.setattr(pipeline, "judge", broken)
-    app = opened(trap / "metrics.jsonl")
+    app = opened(trap)
     assert "ZeroDivisionError" in app.error[0].value
+
+
+def test_rollouts_are_text_and_what_repeats_is_marked(opened: Open, trap: Path) -> None:
+    app = opened(trap, view="rollouts", step=150)
+    [left, right, *_] = component(app, "rollout")
+    said = left["blocks"][-1]
+    assert "".join(text for text, _ in said["pieces"]).count("<script>window.pwned = 1</script>") == 1
+    assert "I should move right now because" in next(text for text, kind in said["pieces"] if kind == "repeat")
+    assert right["blocks"][0]["pieces"] == left["blocks"][0]["pieces"], "the same prompt is read beside it"
+    assert "pwned" not in html(app)
+    assert not any("pwned" in item.value for item in app.markdown)
+
+
+def test_rollouts_are_sorted_and_filtered(opened: Open, trap: Path) -> None:
+    app = opened(trap, view="rollouts", step=50)
+    by_repetition = app.dataframe[0].value["repetition"].tolist()
+    assert by_repetition == sorted(by_repetition, reverse=True)
+    app.selectbox(key="rollout-sort").select("reward").run()
+    rewards = app.dataframe[0].value["reward"].tolist()
+    assert rewards == sorted(rewards, reverse=True)
+    app.segmented_control(key="rollout-outcome").select("failed").run()
+    assert set(app.dataframe[0].value["reward"]) == {0.0}
+
+
+def test_the_step_of_a_link_is_kept(opened: Open, trap: Path) -> None:
+    app = opened(trap, step=77)
+    assert app.query_params["step"] == "77"
+    assert app.query_params["run"] == "trap"
+    assert any("**step 77**" in item.value for item in app.markdown)
+
+
+def test_a_link_opens_no_other_file(opened: Open, trap: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret.jsonl").write_text('{"step": 1, "reward": 1.0}\n')
+    monkeypatch.setattr(sys, "argv", ["main.py", str(trap)])
+    app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=60)
+    app.query_params["run"] = str(tmp_path / "secret.jsonl")
+    app.run()
+    assert app.selectbox[0].value == "trap"
+
+
+def test_a_knob_changes_what_the_detector_says(opened: Open, trap: Path) -> None:
+    app = opened(trap, view="catalogue")
+    app.radio(key="detector").set_value("entropy-collapse").run()
+    slider = app.slider(key="knob-entropy-collapse-watch_ratio")
+    before = [item.value for item in app.markdown if "began" in item.value]
+    assert before
+    slider.set_value(slider.min).run()
+    assert not app.exception
+    assert any("watch_ratio" in item.value for item in app.code)
+
+
+def test_two_runs_part_where_one_falls(opened: Open, tmp_path: Path, write_trap: Callable[..., Path]) -> None:
+    calm = write_trap(tmp_path / "calm", fall=10_000)
+    fell = write_trap(tmp_path / "fell", fall=120)
+    app = opened(calm, fell, view="compare")
+    table = next(frame.value for frame in app.dataframe if "noise widths apart" in frame.value)
+    assert 95 <= table["step"].min() <= 125
+    assert "parts at step" in html(app)
+
+
+def test_all_runs_are_listed_worst_first(opened: Open, tmp_path: Path, write_trap: Callable[..., Path]) -> None:
+    write_trap(tmp_path / "all" / "calm", fall=10_000)
+    write_trap(tmp_path / "all" / "fell")
+    (tmp_path / "all" / "empty.jsonl").write_text("")
+    (tmp_path / "all" / "broken.jsonl").write_bytes(bytes(range(256)))
+    app = opened(tmp_path / "all", view="runs")
+    assert app.dataframe[0].value["run"].tolist() == ["broken", "fell", "calm"]
+
+
+def test_viewers_share_one_reader(trap: Path) -> None:
+    assert runs.watched(str(trap)) is runs.watched(str(trap))
+
+
+def test_a_refresh_reads_only_what_is_new(tmp_path: Path, metrics_line: Callable[[int, int], str]) -> None:
+    log = tmp_path / "run.jsonl"
+    log.write_text("".join(metrics_line(step, 10_000) for step in range(1, 101)))
+    watcher = runs.Watched(str(log), config.Settings())
+    first = watcher.look()
+    assert watcher.look(0.0) is first, "an unchanged log is not judged again"
+    rows: list[object] = []
+    poll = watcher._reader.poll
+    watcher._reader.poll = lambda: (rows.append(row) or row for row in poll())  # type: ignore[method-assign,func-returns-value]
+    with log.open("a") as more:
+        more.write(metrics_line(101, 10_000) + '{"step": 102, "data": {"actor/ent')
+    second = watcher.look(0.0)
+    assert len(rows) == 1
+    assert second.report.run.last_step == 101
+    assert second.version == first.version + 1

@@ -6,12 +6,14 @@ Modules that begin with an underscore are helpers. What is heavy is imported ins
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import pkgutil
 import sys
 import traceback
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -19,7 +21,7 @@ from echotrap._version import __version__
 from echotrap.cli import _console
 from echotrap.errors import EchotrapError
 
-__all__ = ["build", "main"]
+__all__ = ["build", "main", "reference"]
 
 FAILED, INTERRUPTED = 2, 130
 
@@ -43,6 +45,38 @@ def build() -> typer.Typer:
         else:
             app.command(info.name)(getattr(module, info.name))
     return app
+
+
+def reference() -> str:
+    """The help of every command, as a page (``docs/cli.md``)."""
+    lines = ["# The command line", "", "Written by `pytest tests/test_docs.py --update-golden` from the program itself."]
+    app = build()
+    for path in _paths(typer.main.get_command(app)):
+        lines += ["", f"## {' '.join(path)}", "", "```text", _help(app, path[1:]), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _paths(command: Any, path: tuple[str, ...] = ("echotrap",)) -> list[tuple[str, ...]]:
+    inner = getattr(command, "commands", {})
+    return [path, *(found for name in inner for found in _paths(inner[name], (*path, name)))]
+
+
+def _help(app: typer.Typer, path: tuple[str, ...]) -> str:
+    """What ``--help`` prints, 80 columns wide and without colour."""
+    out = io.StringIO()
+    plain = {"COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1"}
+    before = {name: os.environ.get(name) for name in plain}
+    os.environ.update(plain)
+    try:
+        with contextlib.redirect_stdout(out):
+            app([*path, "--help"], prog_name="echotrap", standalone_mode=False)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
 
 
 def _version(wanted: bool) -> None:

@@ -100,10 +100,8 @@ def fail(kind: str, message: str, *, where: str | None = None, cure: str | None 
 
 def wants_json(arguments: list[str]) -> bool:
     """Whether the arguments ask for JSON on standard output, also where they are wrong otherwise."""
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
-    return "--json" in arguments or any(
-        a in ("--format=json", "-fjson") or (a in ("--format", "-f") and b == "json") for a, b in pairs
-    )
+    joined = " ".join(arguments).replace("--format=", "-f").replace("--format ", "-f").replace("-f ", "-f")
+    return not {"-fjson", "--json"}.isdisjoint(joined.split())
 
 
 def color(stream: TextIO | None = None) -> bool:

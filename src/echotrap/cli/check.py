@@ -157,6 +157,7 @@ def _explain(result: Report | RunError, ruling: Ruling) -> None:
 
     if isinstance(result, RunError):
         _console.talk(f"error: {error_line(result)}")
-    else:
-        for reason in ruling.reasons:
-            _console.talk(f"exit {ruling.code:d}: {result.run.name}: {reason}")
+    elif ruling.reasons:
+        first, *others = ruling.reasons
+        more = f" and {len(others)} more" if others else ""
+        _console.talk(f"exit {ruling.code:d}: {result.run.name}: {first}{more}")

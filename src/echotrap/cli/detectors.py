@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,20 +28,28 @@ def detectors(
     folders: _options.DetectorsOption = None,
 ) -> None:
     """List the catalogue: what each detector sees, what it needs, and the most it may say."""
-    from echotrap.registry import catalogue
-
-    cards = [detector.card for detector in catalogue(folders or ()).values()]
-    cards.sort(key=lambda card: (("core", "extension", "run-level").index(card.tier), card.family, card.id))
+    cards = _cards(folders or [])
     if format is Format.json:
         _console.write(json.dumps([_facts(card) for card in cards], indent=2, ensure_ascii=False) + "\n")
     elif format is Format.markdown:
-        _console.write(markdown(cards))
+        _console.write(_page(cards))
     else:
         _table(cards)
 
 
-def markdown(cards: list[Card]) -> str:
-    """The catalogue page, ``detectors/README.md``."""
+def catalogue_page() -> str:
+    """The page of the built-in catalogue, ``detectors/README.md``."""
+    return _page(_cards([]))
+
+
+def _cards(folders: list[Path]) -> list[Card]:
+    from echotrap.registry import catalogue
+
+    cards = [detector.card for detector in catalogue(folders).values()]
+    return sorted(cards, key=lambda card: (("core", "extension", "run-level").index(card.tier), card.family, card.id))
+
+
+def _page(cards: list[Card]) -> str:
     lines = [
         "# The catalogue",
         "",

@@ -47,6 +47,7 @@ def open_channels(
             f"echotrap.notify.{known[name].type}"
         ).channel
         channels[name] = make(name, known[name], _address(name, known[name], env))
+        channels[name].link = known[name].link
     return channels
 
 

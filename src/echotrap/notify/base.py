@@ -43,6 +43,9 @@ class Channel(ABC):
     attempts = 8
     """How often a message is tried before it is given up."""
 
+    link = ""
+    """Where its messages lead; ``{run}`` is replaced by the run's name."""
+
     @abstractmethod
     def send(self, message: Message) -> None:
         """Deliver one message.

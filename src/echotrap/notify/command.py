@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 
 from echotrap.alerts import Message
@@ -44,7 +43,8 @@ class Command(Channel):
             done = subprocess.run(
                 self._argv,
                 input=self._report().encode(),
-                stdout=sys.stderr.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 env={**os.environ, **{f"ECHOTRAP_{name.upper()}": str(value) for name, value in facts.items()}},
                 timeout=self._timeout_s,
                 check=False,
@@ -54,4 +54,5 @@ class Command(Channel):
         except OSError as error:
             raise DeliveryError(f"{self._argv[0]}: {error.strerror}", for_good=True) from None
         if done.returncode:
-            raise DeliveryError(f"{self._argv[0]} ended with {done.returncode}", for_good=True)
+            last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+            raise DeliveryError(f"{self._argv[0]} ended with {done.returncode}: {last}".rstrip(": "), for_good=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from urllib.parse import quote
 
 from echotrap.alerts import Delivery, Store
 from echotrap.notify.base import Channel, DeliveryError
@@ -84,7 +85,8 @@ class Dispatcher:
     def _deliver(self, name: str, delivery: Delivery) -> None:
         channel = self._channels[name]
         try:
-            channel.send(delivery.message)
+            link = channel.link.replace("{run}", quote(delivery.message.run, safe=""))
+            channel.send(delivery.message._replace(link=link))
         except Exception as error:
             known = error if isinstance(error, DeliveryError) else DeliveryError(type(error).__name__)
             if known.for_good or delivery.attempts + 1 >= channel.attempts:

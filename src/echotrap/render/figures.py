@@ -255,9 +255,9 @@ def _marks(report: Report) -> tuple[Mark, ...]:
     marks = [Mark(event.step, event.label) for event in report.events]
     verdict = report.verdict
     if verdict.severity in ("warning", "critical"):
-        if verdict.onset_step is not None:
+        if verdict.onset_step is not None and verdict.onset_step != verdict.alarm_step:
             marks.append(Mark(verdict.onset_step, f"began {verdict.onset_step:,}", "warning"))
-        if verdict.alarm_step is not None and verdict.alarm_step != verdict.onset_step:
+        if verdict.alarm_step is not None:
             marks.append(Mark(verdict.alarm_step, f"alarm {verdict.alarm_step:,}", verdict.severity))
     return tuple(marks)
 
@@ -300,7 +300,7 @@ def plotly(chart: Chart) -> go.Figure:
             "spikedash": "solid",
             "zeroline": False,
             "tickformat": ",~r" if chart.x_title == "step" else "",
-            "range": _x_range(chart),
+            "autorangeoptions": _clipped(_x_range(chart)),  # a fixed range would undo a person's zoom when the data change
         },
     }
     annotations: list[dict[str, object]] = []
@@ -327,7 +327,7 @@ def plotly(chart: Chart) -> go.Figure:
         annotations.append(_title(Panel("incidents"), foot / inner))
         annotations += [
             {"text": escape(name), "x": 0, "xref": "paper", "xanchor": "left", "y": at, "yref": f"y{number}", "showarrow": False,
-             "font": {"size": 10.5}, "xshift": 3}
+             "font": {"size": 10.5}, "xshift": 3, "name": "on-paper"}
             for at, name in enumerate(rows)
         ]  # fmt: skip
         traces += [_bar(item, rows.index(item.detector), f"y{number}", chart) for item in chart.incidents]
@@ -363,9 +363,12 @@ def _y_axis(panel: Panel, domain: list[float]) -> dict[str, object]:
     }
     if panel.log_axis:
         axis |= {"tickformat": "~g", "minor": {"showgrid": False}}
-    if (ends := _y_range(panel)) is not None:
-        axis["range"] = ends
+    axis["autorangeoptions"] = _clipped(_y_range(panel))
     return axis
+
+
+def _clipped(ends: list[float] | None) -> dict[str, float]:
+    return {} if ends is None else {"clipmin": ends[0], "clipmax": ends[1]}
 
 
 def _y_range(panel: Panel) -> list[float] | None:
@@ -377,7 +380,8 @@ def _y_range(panel: Panel) -> list[float] | None:
         values = np.log10(values[values > 0]) if (values > 0).any() else np.zeros(1)
     low, high = float(values.min()), float(values.max())
     room = 0.07 * (high - low) or 0.5 * abs(high) or 0.5
-    return [low - room, high + room]
+    ends = [low - room, high + room]
+    return [10.0**end for end in ends] if panel.log_axis else ends
 
 
 def _title(panel: Panel, top: float, *, legend: bool = False) -> dict[str, object]:

@@ -49,11 +49,9 @@ def _panel(signal: Signal, report: Report, axis: _Axis) -> str:
         return ""
     logged = signal.log_axis and min(finite) > 0
     low, high = min(finite), max(finite)
-    if signal.band is not None and not logged:
-        low, high = min(low, signal.band[0]), max(high, signal.band[1])
     drawn = "".join((_band(signal, low, high, logged), _shade(report, axis), _path(signal, axis, low, high, logged)))
-    first, last = words.number(finite[0]), words.number(finite[-1], signal.unit)
-    extremes = f"lowest {words.number(min(finite))}, highest {words.number(max(finite))}"
+    first, last = words.short(finite[0], signal.unit), words.number(finite[-1], signal.unit)
+    extremes = f"lowest {words.short(low, signal.unit)}, highest {words.short(high, signal.unit)}"
     alt = f"{signal.title} from {first} to {last}, {extremes}"
     scale = ", log axis" if logged else ""
     return (
@@ -109,7 +107,7 @@ def _shade(report: Report, axis: _Axis) -> str:
 def _lanes(report: Report, axis: _Axis) -> str:
     """One bar an incident, its name above it."""
     drawn = []
-    for item in report.incidents[:MOST_LANES]:
+    for item in sorted(report.incidents, key=lambda item: item.onset_step)[:MOST_LANES]:
         start = 100 * axis.share(item.onset_step)
         end = 100 * axis.share(item.cleared_step) if item.cleared_step is not None else 100
         over = f"to {item.cleared_step}" if item.cleared_step is not None else "and lasting"

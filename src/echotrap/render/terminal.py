@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from echotrap.render import View
 
@@ -28,6 +29,6 @@ def to_text(view: View, *parts: RenderableType) -> str:
         legacy_windows=False,
     )
     for part in parts:
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))  # what is to be copied stays whole
     text = "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
     return text if view.unicode else text.translate(ASCII).encode("ascii", "replace").decode()

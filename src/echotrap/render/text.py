@@ -13,9 +13,9 @@ from rich.text import Text
 
 from echotrap.render import Result, View, words
 from echotrap.render.terminal import to_text
-from echotrap.report import Finding, Report, RunError
+from echotrap.report import Finding, Report, RunError, Signal
 
-__all__ = ["render"]
+__all__ = ["STYLE", "head", "render", "signals"]
 
 STYLE = {
     "critical": "bold red",
@@ -37,7 +37,7 @@ def render(results: tuple[Result, ...], view: View) -> str:
             parts.append(Text(f"cannot be judged  {words.error_line(item)}", style=STYLE["critical"]))
         elif not many or view.verbose or item.verdict.severity in ("warning", "critical"):
             parts += [Rule(style="dim")] if many else []
-            parts.append(_report(item, view))
+            parts += _report(item, view)
     return to_text(view, *parts)
 
 
@@ -57,12 +57,13 @@ def _table(results: list[Result]) -> Table:
     return table
 
 
-def _report(report: Report, view: View) -> Group:
-    parts: list[RenderableType] = [_head(report)]
-    lines = _signals(report, view)
+def _report(report: Report, view: View) -> list[RenderableType]:
+    parts: list[RenderableType] = [head(report)]
+    lines = signals(report, view)
     if lines:
         parts += [Text(""), *lines]
-    parts += [Text(""), _answers(report)]
+    answers = _answers(report)
+    parts += [Text(""), answers] if answers.row_count else []
     findings = words.by_severity(report.findings)
     shown = findings if view.verbose else findings[:SHORT_FINDINGS]
     if shown:
@@ -70,11 +71,11 @@ def _report(report: Report, view: View) -> Group:
         if len(shown) < len(findings):
             parts.append(Text(f"  and {len(findings) - len(shown)} more (-v)", style="dim"))
     parts += [Text(f"FAILED  {words.plain(f'{item.detector}: {item.error}')}", style=STYLE["critical"]) for item in report.failed]
-    parts += _footer(report, view)
-    return Group(*parts)
+    return parts + _footer(report, view)
 
 
-def _head(report: Report) -> Group:
+def head(report: Report) -> Group:
+    """The verdict, the run, and what was seen of it."""
     verdict = report.verdict
     first = Text()
     first.append(words.title(verdict), style=STYLE[verdict.severity] + " reverse")
@@ -86,7 +87,7 @@ def _head(report: Report) -> Group:
     return Group(first, about, Text(seen, style="dim"), Text(words.plain(verdict.headline)))
 
 
-def _signals(report: Report, view: View) -> list[RenderableType]:
+def signals(report: Report, view: View) -> list[RenderableType]:
     """The signature as sparklines on one step axis, with the onset and the first alarm marked below."""
     run, verdict = report.run, report.verdict
     if run.first_step is None or run.last_step is None or run.first_step == run.last_step:
@@ -95,25 +96,32 @@ def _signals(report: Report, view: View) -> list[RenderableType]:
     drawn = [signal for signal in report.signals if view.verbose or signal.name in signature]
     if not drawn:
         return []
-    label, ends = max(len(signal.title) for signal in drawn), 7
-    width = max(view.width - label - 2 * ends - 6, 10)
+    ends = [_ends(signal) for signal in drawn]
+    label = max(len(signal.title) for signal in drawn)
+    left = max(*(len(start) for start, _ in ends), len(str(run.first_step)))
+    right = max(*(len(end) for _, end in ends), len(str(run.last_step)))
+    width = max(view.width - label - left - right - 5, 10)
     lines: list[RenderableType] = []
     onset = None if verdict.onset_step is None else words.column(verdict.onset_step, run.first_step, run.last_step, width)
-    for signal in drawn:
-        finite = [value for value in signal.values if value is not None]
-        start, end = (words.number(finite[0]), words.number(finite[-1])) if finite else ("", "")
+    for signal, (start, end) in zip(drawn, ends, strict=True):
         cells = Text(words.sparkline(signal, run.first_step, run.last_step, width, unicode=view.unicode), style="cyan")
         if onset is not None:
             cells.stylize(STYLE[verdict.severity], onset)
-        lines.append(Text.assemble("  ", signal.title.ljust(label), " ", start.rjust(ends), " ", cells, " ", end))
+        lines.append(Text.assemble("  ", signal.title.ljust(label), " ", start.rjust(left), " ", cells, " ", end))
     axis = [" "] * width
     if verdict.alarm_step is not None and verdict.alarm_step != verdict.onset_step:
         _mark(axis, words.column(verdict.alarm_step, run.first_step, run.last_step, width), str(verdict.alarm_step), "right")
     if onset is not None:
         _mark(axis, onset, str(verdict.onset_step), "left")
     ruler = Text("".join(axis), style=STYLE[verdict.severity])
-    lines.append(Text.assemble("  ", "step".ljust(label), " ", str(run.first_step).rjust(ends), " ", ruler, f" {run.last_step}"))
+    lines.append(Text.assemble("  ", "step".ljust(label), " ", str(run.first_step).rjust(left), " ", ruler, f" {run.last_step}"))
     return lines
+
+
+def _ends(signal: Signal) -> tuple[str, str]:
+    """First and last value."""
+    finite = [value for value in signal.values if value is not None]
+    return (words.short(finite[0], signal.unit), words.short(finite[-1], signal.unit)) if finite else ("", "")
 
 
 def _mark(axis: list[str], at: int, label: str, side: Literal["left", "right"]) -> None:
@@ -163,8 +171,8 @@ def _findings(findings: list[Finding], view: View) -> Table:
         if finding.waived:
             what.append(f" (accepted: {words.plain(finding.waived)})", style="dim")
         if view.verbose:
-            for item in finding.evidence:
-                what.append(f"\n{words.evidence(item)}", style="dim")
+            if finding.evidence:
+                what.append("\n" + " · ".join(map(words.evidence, finding.evidence)), style="dim")
             for line in finding.counter_evidence:
                 what.append(f"\nagainst: {words.plain(line)}", style="dim")
             for lever in finding.remedy:
@@ -179,13 +187,15 @@ def _findings(findings: list[Finding], view: View) -> Table:
 def _footer(report: Report, view: View) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if report.not_evaluated:
-        groups = words.reasons(report.not_evaluated)
-        lines += [Text(""), Text(f"not evaluated: {len(report.not_evaluated)} of {_asked(report)}", style="bold")]
-        for reason, ids in groups if view.verbose else groups[:SHORT_NOTES]:
-            names = ", ".join(ids) if view.verbose or len(ids) <= 3 else f"{', '.join(ids[:2])} and {len(ids) - 2} more"
-            lines.append(Padding(Text(f"{words.plain(reason)}: {names}", style="dim"), (0, 0, 0, 2)))
-        if not view.verbose and len(groups) > SHORT_NOTES:
-            lines.append(Text(f"  and {len(groups) - SHORT_NOTES} more reasons (-v)", style="dim"))
+        lines += [Text(""), Text(f"not evaluated: {len(report.not_evaluated)} of {_asked(report)} detectors", style="bold")]
+        if view.verbose:
+            told = [words.plain(f"{reason}: {', '.join(ids)}") for reason, ids in words.reasons(report.not_evaluated)]
+        else:
+            told = words.unseen(report.not_evaluated)
+        shown = told if view.verbose else told[:SHORT_NOTES]
+        lines += [Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in shown]
+        if len(shown) < len(told):
+            lines.append(Text(f"  and {len(told) - len(shown)} more reasons (-v)", style="dim"))
     if report.notes:
         lines += [Text(""), Text(f"notes: {len(report.notes)}", style="bold")]
         for note in report.notes if view.verbose else report.notes[:SHORT_NOTES]:
@@ -201,13 +211,17 @@ def _footer(report: Report, view: View) -> list[RenderableType]:
 def _next(report: Report) -> list[RenderableType]:
     """Where to look next, as commands to paste."""
     source = shlex.quote(words.plain(report.run.source))
-    leading = next((item for item in words.by_severity(report.findings) if not item.suppressed_by), None)
+    leading = words.leading(report)
     commands = [f"echotrap report {source} -o report.html"]
     if leading is not None:
         commands.append(f"echotrap explain {leading.detector}")
         if leading.rollouts:
             commands.append(f"echotrap rollouts {source} --step {leading.rollouts[-1].step}")
-    return [Text(f"{'next' if count == 0 else '':6}{command}", style="dim") for count, command in enumerate(commands)]
+    heads = ["next", *[""] * len(commands)]
+    return [
+        Text(f"{head:6}{command}", style="dim", no_wrap=True, overflow="ignore")  # to be copied whole
+        for head, command in zip(heads, commands, strict=False)
+    ]
 
 
 def _asked(report: Report) -> int:

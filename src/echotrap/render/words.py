@@ -11,7 +11,8 @@ from echotrap.render import Result
 from echotrap.report import RANK, Coverage, Evidence, Finding, Lever, Report, RunError, RunFacts, Signal, Skipped, Verdict
 
 __all__ = [
-    "coverage", "evidence", "facts", "number", "plain", "reasons", "remedies", "sparkline", "title", "when", "worst_first",
+    "by_severity", "column", "coverage", "error_line", "evidence", "facts", "key_lines", "leading", "number", "place", "plain",
+    "reasons", "remedies", "short", "sparkline", "title", "unseen", "when", "worst_first",
 ]  # fmt: skip
 
 STAGE = {1: "forming", 2: "suspected", 3: "confirmed"}
@@ -54,7 +55,7 @@ def when(item: Verdict | Finding) -> str:
         parts.append(f"first alarm {item.alarm_step}")
     over = item.recovered_step if isinstance(item, Verdict) else item.cleared_step
     if over is not None:
-        parts.append(f"over at {over}")
+        parts.append(f"over at step {over}")
     return " · ".join(parts)
 
 
@@ -79,14 +80,19 @@ def number(value: float | None, unit: str = "") -> str:
     """A number for a person.
 
     >>> number(0.8, "0..1"), number(1234.5), number(0.03125, "nats/token"), number(None)
-    ('80 %', '1234', '0.0312 nats/token', 'not finite')
+    ('80 %', '1234', '0.0312 nats/token', 'unknown')
     """
     if value is None or not math.isfinite(value):
-        return "not finite"
+        return "unknown"
     if unit == "0..1":
         return f"{100 * value:.3g} %"
     text = f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
     return f"{text} {unit}" if unit and unit not in ("count", "-", "L2", "ratio", "score") else text
+
+
+def short(value: float | None, unit: str) -> str:
+    """A number without its unit, but for shares, which are told in per cent."""
+    return number(value, unit if unit == "0..1" else "")
 
 
 def evidence(item: Evidence) -> str:
@@ -101,11 +107,43 @@ def reasons(skipped: Iterable[Skipped]) -> list[tuple[str, list[str]]]:
     return sorted(grouped, key=lambda item: (-len(item[1]), item[0]))
 
 
+def unseen(skipped: Iterable[Skipped]) -> list[str]:
+    """The same in short, a line a kind of reason: what would have to be logged rather than who misses it.
+
+    >>> unseen([Skipped(detector=d, reason=f"not in the log: {s}") for d, s in (("a", "x"), ("b", "y"), ("c", "x"))])
+    ['not in the log: x, y (3 detectors)']
+    """
+    kinds: dict[str, list[tuple[str, list[str]]]] = {}
+    for reason, ids in reasons(skipped):
+        kinds.setdefault(reason.partition(": ")[0], []).append((reason, ids))
+    lines = []
+    for kind, items in kinds.items():
+        count = sum(len(ids) for _, ids in items)
+        what = [reason.partition(": ")[2] for reason, _ in items]
+        if all(what):
+            lines.append(f"{kind}: {_some(what)} ({count} detector{'s' if count > 1 else ''})")
+        else:
+            lines.append(f"{kind}: {_some([name for _, ids in items for name in ids])}")
+    return [plain(line) for line in lines]
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+
+
 def remedies(report: Report, most: int = 3) -> list[Lever]:
-    """What to do, in the order of the findings, each lever once; consequences of another finding come last."""
-    findings = sorted(by_severity(report.findings), key=lambda item: item.suppressed_by is not None)
+    """What to do, each lever once: that of the verdict first, then by severity; consequences of another finding come last."""
+    label = report.verdict.label
+    findings = sorted(by_severity(report.findings), key=lambda item: (item.detector != label, item.suppressed_by is not None))
     levers = {lever.action: lever for item in reversed(findings) for lever in reversed(item.remedy) if item.severity != "info"}
     return list(reversed(levers.values()))[:most]
+
+
+def leading(report: Report) -> Finding | None:
+    """The finding to read first: the one that gave the verdict its name, else the gravest."""
+    ordered = by_severity(report.findings)
+    named = (item for item in ordered if item.detector == report.verdict.label)
+    return next(named, ordered[0] if ordered else None)
 
 
 def by_severity(findings: Sequence[Finding]) -> list[Finding]:

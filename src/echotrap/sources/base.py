@@ -28,7 +28,7 @@ class Row:
     Attributes
     ----------
     values : dict
-        Raw key to raw value: numbers, booleans, strings, ``None``. Nested mappings are flattened with ``/``.
+        Raw key to raw value: numbers, booleans, strings, ``None``. Nested mappings are flattened with ``/`` later, lists ignored.
     step : int or None
         The step that the *container* gives (verl's outer ``step``, a TensorBoard step); ``None`` where the step, if any, is one
         of the values.

@@ -19,6 +19,7 @@ from echotrap.errors import SourceError, UnknownFormat
 from echotrap.fields import FIELDS
 from echotrap.naming import name_keys
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
+from echotrap.sources.jsonl import flatten, parse
 from echotrap.sources.rollout_files import FileRollouts, find_rollouts
 
 __all__ = ["FORMAT", "Folder"]
@@ -176,7 +177,9 @@ def _probe(item: Format, path: Path, folder: Path, options: Options) -> _Candida
         info = path.stat()
     except (SourceError, OSError):
         return None
-    keys = dict.fromkeys(key for row in rows for key, value in row.values.items() if isinstance(value, int | float | str))
+    keys = dict.fromkeys(
+        key for row in rows for key, value in flatten(row.values).items() if isinstance(value, int | float | str)
+    )
     signals = len(name_keys(list(keys)).signals.keys() & FIELDS.keys()) if keys else 0
     if not signals:
         return None
@@ -193,8 +196,6 @@ def _home(path: Path, folder: Path) -> Path:
 
 
 def _config_of(folder: Path) -> dict[str, Any]:
-    from echotrap.sources.jsonl import flatten, parse
-
     for name in CONFIGS:
         path = folder / name
         try:

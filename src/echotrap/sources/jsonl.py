@@ -63,8 +63,8 @@ def row_of(record: dict[str, Any], line: int, file: int = 0) -> Row:
     data = record.get("data")
     if isinstance(data, dict) and isinstance(step := record.get("step"), int):
         rest = {key: value for key, value in record.items() if key not in ("step", "data")}
-        return Row(flatten({**rest, **data}), step, line, file)
-    return Row(flatten(record), None, line, file)
+        return Row({**rest, **data} if rest else data, step, line, file)
+    return Row(record, None, line, file)
 
 
 class JsonLines(Reader):
@@ -90,7 +90,7 @@ class JsonLines(Reader):
                     record = self._rescue(line)
                 if type(record) is not dict:
                     self._skipped["lines that are no JSON object"] += bool(line.strip())
-                elif b"{" in line[1:] or b"[" in line:
+                elif "data" in record:
                     yield row_of(record, number)
                 else:
                     yield Row(record, None, number)

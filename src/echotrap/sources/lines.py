@@ -16,7 +16,7 @@ from echotrap.errors import SourceError
 __all__ = ["HEAD_BYTES", "MAX_LINE", "Lines", "open_bytes", "read_head"]
 
 HEAD_BYTES = 1 << 16
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 MAX_LINE = 1 << 26
 """Longer lines are skipped and counted; no metrics row is this long."""
 
@@ -122,22 +122,31 @@ class Lines:
             file.seek(0)
             self._start = file.read(512)
         file.seek(self._offset)
-        rest, overlong = b"", False
+        self.rest = b""
         while block := file.read(BLOCK):
-            if overlong and b"\n" not in block:
-                self._offset += len(block)
-                continue
-            whole, newline, tail = block.rpartition(b"\n")
-            if not newline:
-                rest += block
-                if len(rest) > MAX_LINE:
-                    self._offset, rest, overlong = self._offset + len(rest), b"", True
-                continue
-            lines = (rest + whole).split(b"\n")
-            self._offset += len(rest) + len(whole) + 1
-            rest = tail
-            if overlong:
-                lines[0], overlong, self.too_long = b"", False, self.too_long + 1
-            self.count += len(lines)
-            yield lines
-        self.rest = rest
+            size = len(block)
+            if not block.endswith(b"\n"):
+                more = file.readline(MAX_LINE)
+                size += len(more)
+                if len(more) == MAX_LINE and not more.endswith(b"\n"):
+                    size += _skip_line(file)
+                    block = block[: block.rfind(b"\n") + 1] + b"\n"  # an empty line in its place keeps the count right
+                    self.too_long += 1
+                else:
+                    block += more
+            block, newline, self.rest = block.rpartition(b"\n")
+            self._offset += size - len(self.rest)
+            if newline:
+                lines = block.split(b"\n")
+                self.count += len(lines)
+                yield lines
+
+
+def _skip_line(file: IO[bytes]) -> int:
+    """Read to the end of a line and let it go; how long it was."""
+    size = 0
+    while more := file.readline(MAX_LINE):
+        size += len(more)
+        if more.endswith(b"\n"):
+            break
+    return size

@@ -126,6 +126,8 @@ def _plain(record: Mapping[str, Any], step: int, split: str, origin: str) -> Rol
         first = next((at for at, one in enumerate(messages) if one.role == "assistant"), len(messages))
         text = "\n".join(one.content for one in messages if one.role == "assistant")
         prompt = prompt or "\n".join(one.content for one in messages[:first])
+    if not text and not messages:  # a dialogue that was logged as one string
+        text = next((record[key] for key in MESSAGES if isinstance(record.get(key), str)), "")
     nested = record.get("metrics")
     metrics = nested if isinstance(nested, Mapping) else {}
     advantage = _number(_scalar(_first(record, ADVANTAGE)))

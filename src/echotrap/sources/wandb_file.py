@@ -23,18 +23,18 @@ from typing import Any
 
 from echotrap.errors import SourceError
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, choose_run
-from echotrap.sources.tables import LoggedTable, TableStore, decode_json, matrix_signals, read_table
+from echotrap.sources.jsonl import parse
+from echotrap.sources.tables import LoggedTable, TableStore, reward_functions, wandb_table
 
-__all__ = ["FORMAT", "WandbFileReader", "flatten"]
+__all__ = ["FORMAT", "TABLE_TYPES", "WandbFileReader", "flatten", "leaves"]
 
 MAGIC = b":W&B\xe1\xbe"
 FILE_HEADER, HEADER, BLOCK = 7, 7, 32768
 WINDOW = 128 * BLOCK
+FRAMEWORKS = ("verl", "openrlhf", "skyrl", "skyrl-train", "slime", "areal", "nemo-rl", "prime-rl", "open-instruct", "ms-swift")
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 TABLE_TYPES = {"table-file": False, "incremental-table-file": True}
 TABLE_NAME = re.compile(r"(.+)_(\d+)_[0-9a-f]{20}\.table\.json$")
-REWARD_KEY = re.compile(r"(?:train/)?rewards/(.+?)(?:/mean)?$")
-REWARD_MATRIX = "reward_table"
 
 
 class WandbFileReader(Reader):
@@ -52,6 +52,7 @@ class WandbFileReader(Reader):
         super().__init__(name)
         self.console: deque[str] = deque(maxlen=200)
         self.packages = _requirements(logs[-1].parent / "files" / "requirements.txt")
+        self.framework_version = _framework_version(self.packages)
         self._paths = logs
         self._begin()
 
@@ -63,8 +64,8 @@ class WandbFileReader(Reader):
         self._counts: Counter[str] = Counter()
         self._exit_code: int | None = None
         self._incremental: set[str] = set()
-        self._reward_names: set[str] = set()
-        self._tables = TableStore(self._discover, self.config, self._reward_names)
+        self._rewards: set[str] = set()
+        self._tables = TableStore(self._discover, self.config, self._rewards)
 
     def poll(self) -> Iterator[Row]:
         """Yield one row a history record. Table references and nested values are resolved; media are left out."""
@@ -111,35 +112,21 @@ class WandbFileReader(Reader):
             kind = facts.get("_type")
             if kind not in TABLE_TYPES:
                 self._counts["media"] += 1
-                continue
-            if TABLE_TYPES[kind]:
+            elif TABLE_TYPES[kind]:
                 self._incremental.add(key)
-            if key.endswith(REWARD_MATRIX) and isinstance(facts.get("path"), str):
-                self._spread(values, log.path.parent / "files" / facts["path"])
-        self._reward_names.update(match[1] for key in values if "rewards/" in key and (match := REWARD_KEY.match(key)))
+        self._rewards |= reward_functions(values)
         return Row(values, line=log.count, file=log.index)
-
-    def _spread(self, values: dict[str, Any], path: Path) -> None:
-        """Add what a reward matrix tells and the metrics do not."""
-        try:
-            signals = matrix_signals(read_table(path))
-        except SourceError:
-            self._counts["no table"] += 1
-            return
-        if signals and "rollout/in_group_reward_std" in values:
-            del signals["group_reward_std"]
-        values.update(signals)
 
     def _configure(self, config: Any) -> None:
         for item in config.update:
             value = self._decoded(item.value_json)
             name = ".".join(item.nested_key) or item.key
             if value is not _BAD and not name.startswith("_wandb"):
-                self.config.update(_leaves(name, value))
+                self.config.update(leaves(name, value))
 
     def _decoded(self, text: str) -> Any:
         try:
-            return decode_json(text)
+            return parse(text.encode())
         except ValueError:
             self._counts["value"] += 1
             return _BAD
@@ -149,10 +136,9 @@ class WandbFileReader(Reader):
             folder = path.parent / "files" / "media" / "table"
             for file in folder.rglob("*.table.json"):
                 match = TABLE_NAME.match(file.relative_to(folder).as_posix())
-                if match and not match[1].endswith(REWARD_MATRIX):
-                    key, step = match[1], int(match[2])
-                    incremental = key in self._incremental
-                    yield LoggedTable(key, step, str(file), partial(read_table, file), incremental, step)
+                if match:
+                    incremental = match[1] in self._incremental
+                    yield LoggedTable(match[1], int(match[2]), str(file), partial(wandb_table, file), incremental)
 
     def _take_notes(self) -> None:
         kinds = {
@@ -160,7 +146,6 @@ class WandbFileReader(Reader):
             "undecodable": ("skipped", "records that are no protobuf message"),
             "value": ("skipped", "values that are no JSON"),
             "media": ("skipped", "logged media that are no table (images, histograms)"),
-            "no table": ("skipped", "reward tables that are not beside the log"),
         }
         self.notes = [Note(*kinds[key], count) for key, count in sorted(self._counts.items()) if count]
         tail = sum(log.unread for log in self._logs)
@@ -297,7 +282,7 @@ def flatten(tree: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, A
     return values, media
 
 
-def _leaves(name: str, value: Any) -> dict[str, Any]:
+def leaves(name: str, value: Any) -> dict[str, Any]:
     """A configuration entry with dotted names, lists left whole."""
     out: dict[str, Any] = {}
     todo = [(name, value)]
@@ -317,6 +302,12 @@ def _requirements(path: Path) -> dict[str, str]:
     except OSError:
         return {}
     return dict(line.strip().split("==", 1) for line in lines if line.count("==") == 1)
+
+
+def _framework_version(packages: dict[str, str]) -> str | None:
+    """The version of the training framework, where exactly one is installed (others build on TRL)."""
+    names = [name for name in FRAMEWORKS if name in packages] or ["trl"]
+    return packages.get(names[0]) if len(names) == 1 else None
 
 
 def _find(folder: Path, depth: int = 3) -> list[Path]:

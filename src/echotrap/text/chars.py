@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import string
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from echotrap.text.words import Words
+from echotrap.text.words import Hashes, Words
 
 __all__ = ["character_units", "compression", "noise_words", "off_script", "one_symbol", "script_of"]
 
@@ -17,6 +19,9 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 WINDOW = 2000
+_BRACKETED = re.compile(r"<[^<>]{1,30}>|><")
+_VOWELS = np.frombuffer(b"aeiouy", np.uint8)
+_MARKS = frozenset(string.punctuation + "\ufffd")
 _SCRIPTS = {
     "latin": "a-zA-Z\u00c0-\u024f\u1e00-\u1eff",
     "greek": "\u0370-\u03ff\u1f00-\u1fff",
@@ -31,41 +36,37 @@ _SCRIPTS = {
 _LETTERS = {name: re.compile(f"[{letters}]") for name, letters in _SCRIPTS.items()}
 
 
-def character_units(texts: Sequence[str]) -> Words:
-    """Characters as units, for :func:`echotrap.text.ngrams.repeats`: the first and the last 1,000 of each text."""
+def character_units(texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
+    """Characters as units for :func:`echotrap.text.ngrams.repeats`, and the text of each: the first and last 1,000 of a text."""
     cut = [text if len(text) <= WINDOW else text[: WINDOW // 2] + text[-WINDOW // 2 :] for text in texts]
-    starts = np.zeros(len(cut) + 1, np.int64)
-    np.cumsum([len(text) for text in cut], out=starts[1:])
     points = np.frombuffer("".join(cut).encode("utf-32-le", "surrogatepass"), np.uint32)
-    return Words(points.astype(np.uint64), starts)
+    return points.astype(np.uint64), np.repeat(np.arange(len(cut)), [len(text) for text in cut])
 
 
-def one_symbol(texts: Sequence[str], words: Words, *, least: int = 20) -> Flags:
-    """Rollouts more than half of which is one character, or one word, over and over.
+def one_symbol(texts: Sequence[str], *, least: int = 20) -> Flags:
+    """Rollouts that are one symbol over and over: token 0 of the vocabulary, whatever the context.
 
-    Judged by neighbours: the share of characters (words) that equal the one before. White space does not count, and fewer than
-    ``least`` characters are not judged.
+    Token 0 is ``!`` in most byte-level vocabularies and a token in angle brackets in the others: either must make more than half
+    of the rollout. Of any other punctuation mark nine tenths are asked for. Letters and words are never such a symbol: a policy
+    that loops repeats those, broken numerics do not. White space is left out; fewer than ``least`` characters are not judged.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        What was written.
-    words : Words
-        The same texts as words.
+    Examples
+    --------
+    >>> one_symbol(["!" * 40, "! " * 40, "<unk>" * 20, "=" * 40, "a " * 40, "a table | - | - | - |"]).tolist()
+    [True, True, True, True, False, False]
     """
     out = np.zeros(len(texts), bool)
     for index, text in enumerate(texts):
-        if len(text) < least:
+        solid = "".join(text[: 2 * WINDOW].split()) if len(text) >= least else ""
+        if len(solid) < least:
             continue
-        symbols = np.frombuffer("".join(text[: 2 * WINDOW].split()).encode("utf-32-le", "surrogatepass"), np.uint32)
-        out[index] = len(symbols) >= least and _repeats_itself(symbols)
-        if not out[index] and len(own := words.of(index)) >= least // 2:
-            out[index] = _repeats_itself(own)
+        mark, count = Counter(solid).most_common(1)[0]
+        if mark in _MARKS:
+            out[index] = count > len(solid) * (0.5 if mark == "!" else 0.9)
+        if "><" in solid:
+            token, count = Counter(_BRACKETED.findall(solid)).most_common(1)[0]
+            out[index] |= count >= least // 4 and 2 * count * len(token) > len(solid)
     return out
-
-
-def _repeats_itself(units: NDArray[np.uint32] | NDArray[np.uint64]) -> bool:
-    return bool(np.count_nonzero(units[1:] == units[:-1]) * 2 > len(units))
 
 
 def compression(texts: Sequence[str]) -> Floats:
@@ -106,10 +107,23 @@ def off_script(text: str, script: str) -> tuple[float, int]:
     return (1 - counts[script] / total if total else 0.0), len(others)
 
 
-def noise_words(words: Words) -> Floats:
-    """Share of each text's words that no language has (:class:`echotrap.text.words.Words` marks them); NaN without words."""
-    flags = (words.hashes & np.uint64(1)).astype(np.int64)
-    sums = np.concatenate(([0], np.cumsum(flags)))
-    counts = words.counts
-    with np.errstate(invalid="ignore"):
-        return np.where(counts > 0, (sums[words.starts[1:]] - sums[words.starts[:-1]]) / counts, np.nan)
+def noise_words(words: Words) -> Flags:
+    """Words that no language has: five letters or more without a vowel, over 32 bytes, or letters and digits that take turns.
+
+    Words that are not plain ASCII are never such: their scripts have their own vowels.
+    """
+    # One running sum per kind of byte; the difference between a word's ends counts the bytes of that kind in it.
+    buffer = words.buffer
+    letter = (buffer >= ord("a")) & (buffer <= ord("z"))
+    digit = (buffer >= ord("0")) & (buffer <= ord("9"))
+    turns = np.zeros(len(buffer), bool)
+    turns[1:] = (letter[1:] & digit[:-1]) | (digit[1:] & letter[:-1])
+
+    def count(kind: Flags, begins: NDArray[np.int64] = words.begins) -> NDArray[np.int32]:
+        sums = np.concatenate((np.zeros(1, np.int32), np.cumsum(kind, dtype=np.int32)))
+        return np.asarray(sums[words.ends] - sums[begins])
+
+    size = words.ends - words.begins
+    mute = (count(letter) == size) & (count(np.isin(buffer, _VOWELS)) == 0)
+    odd = (size > 32) | mute | (count(turns, words.begins + 1) >= 3)
+    return np.asarray(odd & (size >= 5) & (count(buffer > 127) == 0))

@@ -25,7 +25,7 @@ REP_3, REP_4 = 0.20, 0.15  # failure catalogue B4
 GOPHER_FROM = 0.05  # below this rep-4 no limit of Gopher is reached
 OPENING_WORDS = 20
 LOOPING = 0.5  # share of a rollout that a loop must cover
-SKETCH = 1024
+SKETCH = 256
 TEMPLATE = 0.9  # document frequency from which a phrase is part of the format
 LEAST_FOR_TEMPLATE = 8
 
@@ -90,10 +90,10 @@ class Scores:
         Score name to one value a rollout; NaN where it is not defined.
     signals : Mapping
         Signal name to the step's value; absent where it is not defined.
-    sketch : (<= 1024,) uint64
+    sketch : (<= 256,) uint64
         The step's smallest 4-gram codes, to compare steps with one another.
-    known : (k,) uint64
-        4-grams that did not count as shared: format and prompt.
+    shared : (k,) uint64
+        4-gram codes that occur under two prompts or more, format and prompt left out.
     """
 
     parsed: tuple[Parsed, ...]
@@ -101,7 +101,7 @@ class Scores:
     per_rollout: Mapping[str, Floats]
     signals: Mapping[str, float]
     sketch: Hashes
-    known: Hashes
+    shared: Hashes
 
 
 @dataclass(frozen=True)
@@ -217,17 +217,16 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
         known = np.union1d(known, _four_grams(tokenize(prompts))[0] >> np.uint64(ngrams.OWNER_BITS))
     by_word = word_scores(reasoning, remainder, group, words, start, known)
     texts = [f"{a}\n{b}".strip() for a, b in zip(reasoning, remainder, strict=True)]
-    whole = Words(words.hashes, words.starts[0::2])
+    written = thoughts + words.counts[1::2]
     empty = np.array([not text for text in texts], bool)
-    symbol = chars.one_symbol(texts, whole)
-    units = chars.character_units(texts)
-    eights = ngrams.repeats(units.hashes, units.owner, n, 8)
-    char_rounds = ngrams.loops(eights, units.owner, least=40)
-    char_loop = ngrams.coverage(char_rounds, units.owner, units.counts)
+    symbol = chars.one_symbol(texts)
+    units, whose = chars.character_units(texts)
+    eights = ngrams.repeats(units, whose, n, 8)
+    char_loop = ngrams.coverage(ngrams.loops(eights, whose, least=40), whose, np.bincount(whose, minlength=n))
     off = [chars.off_script(text, start.script) for text in texts]
     off_share = np.array([share for share, _ in off])
-    noise = chars.noise_words(whole)
-    gibberish = ((noise > 0.2) & (whole.counts >= 10)) | ((off_share > 0.1) & (np.array([k for _, k in off]) >= 3))
+    noise = np.bincount(words.owner[chars.noise_words(words)] >> 1, minlength=n) / np.maximum(written, 1)
+    gibberish = ((noise > 0.2) & (written >= 10)) | ((off_share > 0.1) & (np.array([k for _, k in off]) >= 3))
     rep_3, rep_4 = by_word.rep_free[3], by_word.rep_free[4]
     looping = np.maximum(by_word.looping, char_loop)
     repetitive = (rep_3 > REP_3) | (rep_4 > REP_4) | (looping > LOOPING) | symbol
@@ -236,7 +235,7 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
     justified = _justified(parsed, asked, words)
     per_rollout: dict[str, Floats] = {
         **{f"rep_{size}": values for size, values in by_word.rep.items()},
-        "char_rep": eights.share(units.owner),
+        "char_rep": eights.share(whose),
         "longest_repeat": by_word.longest.astype(float),
         "loop_coverage": looping,
         "loop_period": by_word.period,
@@ -246,7 +245,7 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
         "cross_group_share": by_word.overlap.own_group if grouped else np.full(n, np.nan),
         "copy": np.where(np.bincount(group)[group] > 1, by_word.copies, np.nan),
         "compression_ratio": by_word.compression,
-        "words": whole.counts.astype(float),
+        "words": written.astype(float),
         "thinking_words": thoughts.astype(float),
         "empty": empty.astype(float),
         "off_script": off_share,
@@ -275,7 +274,8 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
                 "within_similarity": found.within,
                 "across_similarity": found.across,
             }
-    return Scores(parsed, group, per_rollout, signals, by_word.overlap.grams[:SKETCH], known)
+    shared = by_word.overlap.grams[by_word.overlap.elsewhere]
+    return Scores(parsed, group, per_rollout, signals, by_word.overlap.grams[:SKETCH], shared)
 
 
 def _four_grams(words: Words) -> tuple[Hashes, Ints]:

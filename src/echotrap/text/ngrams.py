@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from echotrap.text.words import Hashes
+from echotrap.text.words import Hashes, mixed
 
 __all__ = ["Loops", "Overlap", "Repeats", "codes_of", "gopher_exceeded", "loops", "near_copies", "overlap", "repeats"]
 
@@ -30,13 +30,7 @@ OWNER_BITS = 16
 MOST_ROLLOUTS = 1 << OWNER_BITS
 SKETCH = 64
 CHUNK = 1 << 17
-_KEYS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
-_MIX = np.uint64(0xFF51AFD7ED558CCD)
-
-
-def _mixed(codes: Hashes) -> Hashes:
-    codes = (codes ^ (codes >> np.uint64(32))) * _MIX
-    return codes ^ (codes >> np.uint64(29))
+_KEYS = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)))
 
 
 def codes_of(units: Hashes, n: int) -> Hashes:
@@ -45,8 +39,8 @@ def codes_of(units: Hashes, n: int) -> Hashes:
         return np.empty(0, np.uint64)
     codes = units
     for _ in range(n - 1):  # Horner's rule, with a mix at the end: order matters, products wrap
-        codes = codes[:-1] * np.uint64(_KEYS[0]) + units[len(units) - len(codes) + 1 :]
-    return _mixed(codes * np.uint64(_KEYS[1]))
+        codes = codes[:-1] * _KEYS[0] + units[len(units) - len(codes) + 1 :]
+    return mixed(codes * _KEYS[1])
 
 
 class Repeats(NamedTuple):
@@ -110,7 +104,7 @@ def repeats(units: Hashes, owner: Ints, owners: int, n: int, piece: Ints | None 
         mine = owner[start + positions]
         totals += np.bincount(mine, minlength=owners)
         bits = np.uint64(len(codes).bit_length())
-        keys = _mixed(codes[positions] + mine.astype(np.uint64) * np.uint64(_KEYS[2]))
+        keys = mixed(codes[positions] + mine.astype(np.uint64) * _KEYS[2])
         keys = np.sort(((keys >> bits) << bits) | positions.astype(np.uint64))
         same = np.flatnonzero((keys[1:] >> bits) == (keys[:-1] >> bits))
         mask = (np.uint64(1) << bits) - np.uint64(1)

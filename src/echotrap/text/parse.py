@@ -31,6 +31,7 @@ _HEADER = re.compile(
     rf"|(?:^|(?<=>))(?P<line>{_ROLES})[ \t]*\n",
     re.MULTILINE,
 )
+_MARKUP = re.compile(r"<|```|^(?:assistant$|Observation:|\[)", re.MULTILINE)
 _SPECIAL = re.compile(r"<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|(?:<pad>|</s>|<eos>|<s>)")
 _OBSERVED = re.compile(
     rf"<(?P<tag>{OBSERVATION})>.*?(?:</(?P=tag)>|\Z)|```output\n.*?(?:```|\Z)"
@@ -140,7 +141,7 @@ def parse(rollout: Rollout) -> Parsed:
         turns = tuple(_turn(_SPECIAL.sub("", text)) for text in written)
         return Parsed(turns, "\n".join(observed), rollout.prompt or "\n".join(asked), "messages")
     text = rollout.text
-    if "<" not in text and "```" not in text and "\nassistant" not in text and not text.startswith(("[", "user\n", "system\n")):
+    if not _MARKUP.search(text):
         plain = text.strip()  # nothing to take apart: most single-turn mathematics
         return Parsed((Turn("", plain),), "", rollout.prompt or "", "plain")
     blocks = _blocks(text)

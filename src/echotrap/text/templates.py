@@ -26,8 +26,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MOST_GROUPS, MOST_PER_GROUP, MOST_WORDS = 16, 8, 512
-DISCOUNT = 0.4  # weight of the step's word frequencies in each model
+PAIR, WORD = 0.5, 0.6  # weight of the group's bigrams over its words, and of its words over the step's
 STD_FLOOR = 1e-3  # RAGEN-2, collapse_metrics.py
+SAME_STORY = 0.85  # cosine of two centres from which they are one
 ALIKE = 0.85  # within-prompt similarity from which a policy counts as deterministic; the synthetic regimes have 0.2-0.7 and 1.0
 
 Regime = Literal["diverse", "compressed", "template", "low-entropy"]
@@ -142,21 +143,22 @@ def _scores(rows: Sequence[Hashes], own: Ints, groups: int, rng: np.random.Gener
         members = np.flatnonzero(own == place)
         total[place] = counts[members].sum(0)
     context = np.array([np.bincount(before, weights=row, minlength=len(word)) for row in total])
-
-    def log_probability(seen: Floats, preceding: Floats, following: NDArray[np.integer]) -> Floats:
-        share = np.divide(seen, preceding, out=np.zeros_like(seen), where=preceding > 0)
-        weight = np.where(preceding > 0, 1 - DISCOUNT, 0.0)
-        result: Floats = np.log(weight * share + (1 - weight) * usual[following])
-        return result
+    spoken = np.array([np.bincount(after, weights=row, minlength=len(word)) for row in total])
 
     def without(place: int, row: int, columns: NDArray[np.integer]) -> Floats:
-        """The group's model at some bigrams, with one of its documents taken out."""
+        """Log-probability of some bigrams in the group's model, with one of its documents taken out."""
         mine = slice(counts.indptr[row], counts.indptr[row + 1])
+        pairs, times = counts.indices[mine], counts.data[mine]
         taken = np.zeros(len(pair))
-        taken[counts.indices[mine]] = counts.data[mine]
-        spoken = np.bincount(before[counts.indices[mine]], weights=counts.data[mine], minlength=len(word))
-        firsts = before[columns]
-        return log_probability((total[place] - taken)[columns], (context[place] - spoken)[firsts], after[columns])
+        taken[pairs] = times
+        seen = (total[place] - taken)[columns]
+        preceding = (context[place] - np.bincount(before[pairs], weights=times, minlength=len(word)))[before[columns]]
+        single = spoken[place] - np.bincount(after[pairs], weights=times, minlength=len(word))
+        word_model = WORD * single / max(single.sum(), 1) + (1 - WORD) * usual
+        follows = np.divide(seen, preceding, out=np.zeros_like(seen), where=preceding > 0)
+        weight = np.where(preceding > 0, PAIR, 0.0)
+        result: Floats = np.log(weight * follows + (1 - weight) * word_model[after[columns]])
+        return result
 
     everything = np.arange(len(pair))
     left_out = [int(rng.choice(np.flatnonzero(own == place))) for place in range(groups)]
@@ -237,6 +239,7 @@ def clusters(reasonings: Sequence[str], steps: Ints, *, k: int = 8, seed: int = 
     kept = [index for index, text in enumerate(reasonings) if tokenize([text]).counts[0] >= 2]
     if len(kept) < 2 * k:
         return None
+    from scipy.sparse.csgraph import connected_components
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -256,9 +259,12 @@ def clusters(reasonings: Sequence[str], steps: Ints, *, k: int = 8, seed: int = 
         return None
     k = min(k, len({text.strip() for text in texts}))
     model = MiniBatchKMeans(n_clusters=k, random_state=seed, n_init=3, batch_size=1024).fit(matrix)
-    label = model.labels_
-    distance = model.transform(matrix)[np.arange(len(texts)), label]
+    centre = model.cluster_centers_ / np.maximum(np.linalg.norm(model.cluster_centers_, axis=1, keepdims=True), 1e-12)
+    _, story = connected_components(centre @ centre.T > SAME_STORY)  # k-means cuts one story into k when there is only one
+    label = story[model.labels_]
+    distance = model.transform(matrix)[np.arange(len(texts)), model.labels_]
     when = np.asarray(steps)[kept]
+    k = int(story.max()) + 1
     order = np.argsort(-np.bincount(label, minlength=k), kind="stable")
     place = np.empty(k, np.int64)
     place[order] = np.arange(k)
@@ -270,6 +276,6 @@ def clusters(reasonings: Sequence[str], steps: Ints, *, k: int = 8, seed: int = 
     for cluster in order:
         members = np.flatnonzero(label == cluster)
         samples.append(texts[members[np.argmin(distance[members])]] if len(members) else "")
-        centre = model.cluster_centers_[cluster]
-        terms.append(tuple(str(names[i]) for i in np.argsort(-centre)[:6] if centre[i] > 0))
+        weight = centre[story == cluster].sum(0)
+        terms.append(tuple(str(names[i]) for i in np.argsort(-weight)[:6] if weight[i] > 0))
     return Clusters(distinct_steps, shares / shares.sum(1, keepdims=True), tuple(samples), tuple(terms))

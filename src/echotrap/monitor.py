@@ -1,0 +1,349 @@
+"""Diagnostics inside the training process: log, be told, stop.
+
+Importing this module and logging are cheap; the libraries that judge are loaded at the first evaluation. Whatever goes wrong in
+here stays in here: a monitor that fails says so once and is silent from then on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from echotrap.rollouts import MemoryStore, Message, Rollout
+from echotrap.sources.base import Reader, Row
+
+if TYPE_CHECKING:
+    from echotrap.alerts import Alarm, Store
+    from echotrap.config import Settings
+    from echotrap.live import Follower, Look
+    from echotrap.notify import Dispatcher
+    from echotrap.report import Report
+
+__all__ = ["Monitor"]
+
+logger = logging.getLogger("echotrap")
+
+GRAVITY = {"warning": 2, "critical": 3}
+KEPT_CHARACTERS = 64_000_000
+"""Rollout texts that are kept for the report; what they say is measured before the oldest are let go."""
+
+TEXT_KEYS = ("text", "completion", "output", "response")
+PROMPT_KEYS = ("prompt", "input", "question")
+REWARD_KEYS = ("reward", "score")
+
+
+class Monitor:
+    """Watches one run from inside its training loop.
+
+    Parameters
+    ----------
+    name : str
+        What the run is called.
+    every : int
+        Steps between evaluations.
+    stop_on : str, optional
+        ``"warning"`` or ``"critical"``: :attr:`should_stop` turns true at such an alarm.
+    on_alarm : callable, optional
+        Called with each :class:`~echotrap.alerts.Alarm` and the :class:`~echotrap.Report`.
+    budget_share : float
+        Evaluations take at most this share of the time; where one is dear, the next comes later.
+    jsonl : path, optional
+        Also write what is logged: metrics there, rollouts as ``rollouts/STEP.jsonl`` beside it. ``echotrap watch`` and the
+        dashboard read both.
+    notify : sequence of str
+        Channels, ``[notify.NAME]`` of the configuration.
+    settings : Settings, optional
+        Those of the nearest echotrap.toml by default.
+    framework, framework_version : str, optional
+        Decide between the readings of a key.
+    config : Mapping
+        Facts that metrics cannot tell (``group_size``, ``max_steps``, ...), as in ``[run]`` of echotrap.toml.
+
+    Attributes
+    ----------
+    alarms : tuple of Alarm
+        Everything that was told.
+    spent_s : float
+        Time taken from the training loop so far, loading included.
+
+    Examples
+    --------
+    >>> monitor = Monitor(every=10, stop_on="critical")
+    >>> for step in range(30):
+    ...     monitor.log({"reward": 0.5, "grad_norm": float("nan") if step > 15 else 1.0}, step)
+    ...     if monitor.should_stop:
+    ...         break
+    >>> [(alarm.label, alarm.severity) for alarm in monitor.alarms]  # doctest: +SKIP
+    [('numerical-failure', 'critical')]
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "run",
+        every: int = 10,
+        stop_on: Literal["warning", "critical"] | None = None,
+        on_alarm: Callable[[Alarm, Report], None] | None = None,
+        budget_share: float = 0.02,
+        jsonl: str | Path | None = None,
+        notify: Sequence[str] = (),
+        settings: Settings | None = None,
+        framework: str | None = None,
+        framework_version: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.alarms: tuple[Alarm, ...] = ()
+        self.spent_s = 0.0
+        self._every, self._stop_on, self._on_alarm, self._budget_share = every, stop_on, on_alarm, budget_share
+        self._notify, self._settings = tuple(notify), settings
+        self._reader = _Memory(name, framework, config or {})
+        self._reader.framework_version = framework_version
+        self._sink = None if jsonl is None else _Sink(Path(jsonl))
+        self._judge: _Judge | None = None
+        self._step, self._evaluated_at, self._rest_until = -1, 0, 0.0
+        self._should_stop = self._broken = False
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether an alarm asked to stop; stays true."""
+        return self._should_stop
+
+    @property
+    def report(self) -> Report | None:
+        """The newest report; ``None`` before the first evaluation."""
+        return self._judge.look.report if self._judge and self._judge.look else None
+
+    def log(self, metrics: Mapping[str, Any], step: int | None = None, rollouts: Iterable[Any] | None = None) -> None:
+        """Take one step's metrics, and judge the run when it is time. Never raises.
+
+        Parameters
+        ----------
+        metrics : Mapping
+            Whatever the loop logs, under its own keys; scalars of any library.
+        step : int, optional
+            Optimiser step; counted where it is not given.
+        rollouts : iterable, optional
+            :class:`~echotrap.rollouts.Rollout` objects, mappings with at least ``text`` (``prompt``, ``reward``, ``group``
+            where known), or plain texts.
+        """
+        if self._broken:
+            return
+        began = time.perf_counter()
+        try:
+            self._step = self._step + 1 if step is None else int(step)
+            values = {str(key): _scalar(value) for key, value in metrics.items()}
+            texts = [_rollout(item, self._step) for item in rollouts or ()]
+            self._reader.add(values, self._step, texts)
+            if self._sink is not None:
+                self._sink.write(values, self._step, texts)
+            if self._step - self._evaluated_at >= self._every and time.perf_counter() >= self._rest_until:
+                self._evaluate()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self.spent_s += time.perf_counter() - began
+
+    def evaluate(self) -> Report | None:
+        """Judge the run now. Never raises; ``None`` where nothing can be judged."""
+        if not self._broken:
+            began = time.perf_counter()
+            try:
+                self._evaluate()
+            except Exception as error:
+                self._fail(error)
+            finally:
+                self.spent_s += time.perf_counter() - began
+        return self.report
+
+    def close(self) -> None:
+        """Judge the run a last time, deliver what is due, and let go."""
+        self.evaluate()
+        if self._judge is not None:
+            self._judge.close()
+        if self._sink is not None:
+            self._sink.close()
+
+    def _evaluate(self) -> None:
+        self._evaluated_at = self._step
+        if self._judge is None:
+            self._judge = _Judge(self._reader, self._settings, self._notify)
+        began = time.perf_counter()
+        news = self._judge.news()
+        spent = time.perf_counter() - began
+        self._rest_until = time.perf_counter() + spent * (1 / self._budget_share - 1)
+        self._reader.forget()
+        report = self.report
+        for alarm in news:
+            self.alarms += (alarm,)
+            if self._stop_on and alarm.kind != "recovered" and GRAVITY[alarm.severity] >= GRAVITY[self._stop_on]:
+                self._should_stop = True
+            if self._on_alarm is not None and report is not None:
+                self._on_alarm(alarm, report)
+
+    def _fail(self, error: Exception) -> None:
+        self._broken = True
+        logger.warning("echotrap.Monitor is off, training goes on: %s: %s", type(error).__name__, error)
+        logger.debug("what went wrong", exc_info=error)
+
+
+class _Judge:
+    """The heavy half: everything that is loaded at the first evaluation."""
+
+    def __init__(self, reader: Reader, settings: Settings | None, notify: tuple[str, ...]) -> None:
+        from echotrap.alerts import Store
+        from echotrap.config import load
+        from echotrap.live import Follower
+        from echotrap.notify import open_channels
+
+        self._settings = settings or load()
+        self._follower: Follower = Follower(reader, self._settings)
+        self._store: Store = Store()
+        self._channels = open_channels(notify, self._settings.notify)
+        self._dispatcher: Dispatcher | None = None
+        self._name = reader.name
+        self.look: Look | None = None
+
+    def news(self) -> tuple[Alarm, ...]:
+        """Alarms that were not told yet."""
+        from echotrap import alerts
+        from echotrap.live import accepted
+        from echotrap.notify import Dispatcher
+
+        look = self._follower.look()
+        if look is None or look is self.look:
+            return ()
+        self.look = look
+        if self._dispatcher is None and self._channels:
+            self._dispatcher = Dispatcher(self._store, self._name, self._channels, logger.warning)
+        found = [alarm for alarm in look.alarms if not accepted(alarm, look.report, self._settings)]
+        news = self._store.take(
+            self._name,
+            found,
+            self._channels,
+            lambda alarm: alerts.compose(alarm, look.report, run=self._name, key=look.key),
+        )
+        if news and self._dispatcher is not None:
+            self._dispatcher.wake()
+        return news
+
+    def close(self) -> None:
+        """Deliver what is due."""
+        if self._dispatcher is not None:
+            self._dispatcher.close()
+        self._store.close()
+
+
+class _Memory(Reader):
+    """What was logged, as a source."""
+
+    def __init__(self, name: str, framework: str | None, config: Mapping[str, Any]) -> None:
+        super().__init__(name)
+        self.format = self.source = "monitor"
+        self.files = [f"<{name}>"]
+        self.framework, self.config = framework, dict(config)
+        self._rows: list[Row] = []
+        self._count = 0
+
+    def add(self, values: dict[str, Any], step: int, rollouts: list[Rollout]) -> None:
+        """Take one log call."""
+        self._count += 1
+        self._rows.append(Row(values, step, self._count))
+        if rollouts:
+            if self.rollouts is None:
+                self.rollouts = _Texts(())
+            assert isinstance(self.rollouts, _Texts)
+            self.rollouts.add(rollouts)
+
+    def poll(self) -> Iterator[Row]:
+        """Rows that were logged since."""
+        rows, self._rows = self._rows, []
+        yield from rows
+
+    def forget(self) -> None:
+        """Let the oldest texts go."""
+        if isinstance(self.rollouts, _Texts):
+            self.rollouts.forget()
+
+
+class _Texts(MemoryStore):
+    """Rollouts whose oldest texts are let go: their steps stay, and so does what was measured."""
+
+    _characters = 0
+
+    def add(self, rollouts: list[Rollout]) -> None:
+        """Take some rollouts."""
+        for rollout in rollouts:
+            step = self._train.setdefault(rollout.step, [])
+            object.__setattr__(rollout, "index", len(step))
+            step.append(rollout)
+            self._characters += len(rollout.text)
+
+    def forget(self) -> None:
+        """Drop texts from the second step on; the first shows the format, the newest two are still measured."""
+        for step in self.steps()[1:-2]:
+            if self._characters <= KEPT_CHARACTERS:
+                return
+            self._characters -= sum(len(rollout.text) for rollout in self._train[step])
+            self._train[step] = []
+
+
+class _Sink:
+    """Writes what is logged where other programs can read it."""
+
+    def __init__(self, file: Path) -> None:
+        self._folder = file.parent / "rollouts"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._file = file.open("a", buffering=1, encoding="utf-8")
+
+    def write(self, values: Mapping[str, Any], step: int, rollouts: list[Rollout]) -> None:
+        """One line; rollouts as verl dumps them."""
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        if rollouts:
+            self._folder.mkdir(exist_ok=True)
+            with (self._folder / f"{step}.jsonl").open("a", encoding="utf-8") as file:
+                for item in rollouts:
+                    record = {"input": item.prompt, "output": item.text, "score": item.reward, "step": step, "uid": item.group}
+                    file.write(json.dumps({key: value for key, value in record.items() if value is not None}) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _scalar(value: Any) -> Any:
+    """A number of any library as Python's; what is none is left out later."""
+    if isinstance(value, int | float | str | None):
+        return value
+    item = getattr(value, "item", None)
+    try:
+        return item() if callable(item) else None
+    except (TypeError, ValueError, RuntimeError):  # an array of more than one
+        return None
+
+
+def _rollout(item: Any, step: int) -> Rollout:
+    """Whatever the loop holds as a rollout."""
+    if isinstance(item, Rollout):
+        return item
+    if isinstance(item, str):
+        return Rollout(step, item)
+    text = next((item[key] for key in TEXT_KEYS if key in item), "")
+    prompt = next((item[key] for key in PROMPT_KEYS if key in item), None)
+    reward = next((_scalar(item[key]) for key in REWARD_KEYS if key in item), None)
+    messages = () if isinstance(text, str) else tuple(Message(str(m.get("role", "")), str(m.get("content", ""))) for m in text)
+    prompt = prompt if prompt is None or isinstance(prompt, str) else json.dumps(prompt, default=str)
+    group = item.get("group", prompt)
+    return Rollout(
+        step,
+        text if isinstance(text, str) else "\n".join(message.content for message in messages),
+        prompt=prompt,
+        group=None if group is None else str(group),
+        reward=math.nan if reward is None else float(reward),
+        messages=messages,
+        truncated=item.get("truncated"),
+        tokens=item.get("tokens"),
+    )

@@ -1,0 +1,75 @@
+"""Pages that can be computed are computed: ``pytest tests/test_docs.py --update-golden`` writes them anew."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from echotrap import config
+from echotrap.cli import reference
+from echotrap.cli.detectors import catalogue_page
+from echotrap.render import json as render_json
+from echotrap.render import render
+
+ROOT = Path(__file__).parents[1]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "detectors/README.md": catalogue_page,
+    "docs/cli.md": reference,
+    "docs/config.schema.json": lambda: _json(config.schema()),
+    "docs/report.schema.json": lambda: _json(render_json.schema()),
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_is_current(page: str, request: pytest.FixtureRequest) -> None:
+    file, text = ROOT / page, PAGES[page]()
+    if request.config.getoption("--update-golden"):
+        file.write_text(text, encoding="utf-8")
+    assert file.read_text(encoding="utf-8") == text, "pytest tests/test_docs.py --update-golden writes it anew"
+
+
+def test_every_command_has_help_and_is_in_the_reference() -> None:
+    text = reference()
+    done = subprocess.run([sys.executable, "-m", "echotrap", "--help"], capture_output=True, text=True, check=True)
+    commands = [line.split()[0] for line in done.stdout.split("Commands:")[1].splitlines() if line.strip()]
+    assert commands
+    for command in commands:
+        assert f"\n## echotrap {command}\n" in text
+    assert "\n    \n" not in text
+
+
+def test_json_output_keeps_to_the_published_schema(trap_report, healthy_report, scant_report) -> None:
+    schema = json.loads((ROOT / "docs/report.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for results in ([trap_report], [scant_report], [trap_report, healthy_report]):
+        validator.validate(json.loads(render(results, "json")))
+    assert not validator.is_valid({"schema_version": "1.0"} | {"verdict": {}})
+
+
+def test_a_published_field_is_never_taken_away() -> None:
+    """Within one major version the schema only grows: what a reader of 1.0 relies on stays."""
+    schema = json.loads((ROOT / "docs/report.schema.json").read_text())["$defs"]
+    promised = {
+        "Report": {"schema_version", "run", "verdict", "findings", "coverage", "not_evaluated", "notes"},
+        "RunFacts": {"name", "source", "framework", "steps"},
+        "Verdict": {"label", "severity", "stage", "onset_step", "alarm_step"},
+        "Finding": {"detector", "severity", "onset_step", "alarm_step", "message", "evidence", "counter_evidence", "remedy",
+                    "references", "rollouts"},
+        "Skipped": {"detector", "reason"},
+        "Batch": {"schema_version", "runs", "errors"},
+    }  # fmt: skip
+    for name, fields in promised.items():
+        assert fields <= set(schema[name]["properties"]), name

@@ -1,0 +1,356 @@
+"""A run that is watched while it grows, breaks, moves and comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from echotrap import alerts
+from echotrap.alerts import Alarm, Message, Store
+from echotrap.config import Settings, Suppression
+from echotrap.diagnosis import examine
+from echotrap.errors import Unreachable
+from echotrap.live import Follower, Scene, Watcher
+from echotrap.notify import Channel
+from echotrap.sources import open_reader, open_run
+from echotrap.sources.base import Reader, Row
+
+SETTINGS = Settings()
+
+
+def row(step: int, *, bad: bool = False, seed: int = 0) -> bytes:
+    """A healthy step, or one whose gradient is gone."""
+    rng = random.Random(f"{seed} {step}")
+    values = {
+        "step": step,
+        "reward": 0.4 + 0.1 * rng.random(),
+        "entropy": 1 + 0.05 * rng.random(),
+        "grad_norm": float("nan") if bad else 0.5 + 0.05 * rng.random(),
+        "loss": float("nan") if bad else 0.1,
+    }
+    return json.dumps(values).encode() + b"\n"
+
+
+def log(steps: int, *bad: range, seed: int = 0) -> list[bytes]:
+    return [row(step, bad=any(step in span for span in bad), seed=seed) for step in range(1, steps + 1)]
+
+
+LONG = log(150, range(20, 26), range(130, 140))
+"""Two numerical failures with a recovery between them."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1e9
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Inbox(Channel):
+    """Keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.got: list[Message] = []
+
+    def send(self, message: Message) -> None:
+        self.got.append(message)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "metrics.jsonl"
+
+
+@pytest.fixture
+def watch(file: Path, tmp_path: Path) -> Iterator[Callable[..., Watcher]]:
+    """Start a watcher; all of one test share a memory, as all of one user do."""
+    file.parent.mkdir()
+    started: list[Watcher] = []
+
+    def start(**options: Any) -> Watcher:
+        options = {"store": Store(tmp_path / "alarms.sqlite3"), **options}
+        started.append(Watcher(str(options.pop("location", file)), options.pop("settings", SETTINGS), **options))
+        return started[-1]
+
+    yield start
+    for watcher in started:
+        watcher.close(0.0)
+
+
+def kinds(scenes: list[Scene]) -> list[tuple[str, int]]:
+    return [(alarm.kind, alarm.step) for scene in scenes for alarm in scene.news]
+
+
+def grow(file: Path, watcher: Watcher, lines: list[bytes], chunk: int) -> list[Scene]:
+    scenes = []
+    for at in range(0, len(lines), chunk):
+        with file.open("ab") as out:
+            out.write(b"".join(lines[at : at + chunk]))
+        scenes.append(watcher.tick())
+    return scenes
+
+
+TOLD = [("opened", 20), ("recovered", 85), ("opened", 130)]
+
+
+@pytest.mark.parametrize("chunk", [5, 30])
+def test_alarms_of_a_growing_file_are_those_of_a_check(chunk: int, file: Path, watch: Callable[..., Watcher]) -> None:
+    scenes = grow(file, watch(), LONG, chunk)
+    checked = alerts.alarms(examine(open_run(file), SETTINGS))
+    assert kinds(scenes) == [(alarm.kind, alarm.step) for alarm in checked]
+    assert kinds(scenes) == TOLD
+
+
+@hypothesis_settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(1, sum(map(len, LONG))), max_size=5))
+def test_bytes_arrive_in_any_pieces(cuts: list[int], tmp_path: Path) -> None:
+    file = tmp_path / "pieces.jsonl"
+    file.write_bytes(b"")
+    told: list[Alarm] = []
+    data, watcher = b"".join(LONG), Watcher(str(file), SETTINGS)
+    for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(data)], strict=True):
+        with file.open("ab") as out:
+            out.write(data[begin:end])
+        told += watcher.tick().news
+    assert {alarm.incident for alarm in told} <= {20, 130}
+    assert watcher.look is not None
+    assert watcher.look.alarms == alerts.alarms(examine(open_run(file), SETTINGS))
+
+
+def test_only_new_bytes_are_read(file: Path, watch: Callable[..., Watcher], monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_bytes(b"".join(LONG[:100]))
+    watcher = watch()
+    watcher.tick()
+    rows: list[Row] = []
+    assert watcher._follower is not None
+    reader = watcher._follower._builder.reader
+    poll = reader.poll
+
+    def counted() -> Iterator[Row]:
+        for item in poll():
+            rows.append(item)
+            yield item
+
+    monkeypatch.setattr(reader, "poll", counted)
+    grow(file, watcher, LONG[100:103], 3)
+    assert len(rows) == 3
+
+
+def test_nothing_is_judged_when_nothing_is_new(file: Path, watch: Callable[..., Watcher]) -> None:
+    file.write_bytes(b"".join(LONG[:50]))
+    watcher = watch()
+    first = watcher.tick().look
+    assert first is not None
+    assert watcher.tick().look is first
+
+
+def test_a_file_that_does_not_exist_yet_is_waited_for(file: Path, watch: Callable[..., Watcher]) -> None:
+    watcher = watch()
+    waiting = watcher.tick()
+    assert (waiting.status, waiting.look) == ("waiting", None)
+    assert "no such file" in waiting.trouble
+    file.write_bytes(b"")
+    assert watcher.tick().status == "waiting"
+    file.write_bytes(LONG[0][:20])
+    assert watcher.tick().status == "waiting"
+    file.write_bytes(b"".join(LONG[:50]))
+    scene = watcher.tick()
+    assert scene.status == "live"
+    assert scene.trouble == ""
+    assert kinds([scene]) == [("opened", 20)]
+
+
+def test_a_watcher_that_is_started_again_repeats_nothing(file: Path, watch: Callable[..., Watcher]) -> None:
+    assert kinds(grow(file, watch(), LONG[:40], 10)) == [("opened", 20)]
+    assert kinds(grow(file, watch(), LONG[40:50], 10)) == []
+
+
+def test_what_happened_while_nobody_watched_is_told(file: Path, watch: Callable[..., Watcher]) -> None:
+    grow(file, watch(), LONG[:10], 10)
+    with file.open("ab") as out:
+        out.write(b"".join(LONG[10:120]))
+    (news,) = watch().tick().news
+    assert (news.kind, news.severity, news.incident) == ("recovered", "critical", 20)
+
+
+def test_the_past_of_a_run_met_for_the_first_time_is_not_told(file: Path, watch: Callable[..., Watcher]) -> None:
+    file.write_bytes(b"".join(LONG[:120]))
+    assert watch().tick().news == ()
+
+
+def test_truncation_begins_a_new_run(file: Path, watch: Callable[..., Watcher]) -> None:
+    watcher = watch()
+    grow(file, watcher, LONG[:30], 30)
+    file.write_bytes(b"".join(log(50, range(20, 26), seed=1)))
+    scene = watcher.tick()
+    assert scene.look is not None
+    assert len(scene.look.run.steps) == 50
+    assert kinds([scene]) == [("opened", 20)]
+
+
+def test_a_file_that_is_replaced_or_gone_for_a_moment_is_followed(file: Path, watch: Callable[..., Watcher]) -> None:
+    clock = Clock()
+    watcher = watch(clock=clock)
+    grow(file, watcher, LONG[:30], 30)
+    file.rename(file.with_suffix(".1"))
+    away = watcher.tick()
+    assert (away.status, away.look is not None) == ("away", True)
+    clock.now += 2
+    file.write_bytes(b"".join(LONG[:40]))
+    clock.now += 2
+    scene = watcher.tick()
+    assert scene.status == "live"
+    assert kinds([scene]) == []
+
+
+def test_a_resumed_run_tells_again_what_happens_again(file: Path, watch: Callable[..., Watcher]) -> None:
+    watcher = watch()
+    grow(file, watcher, LONG[:25], 25)
+    again = [row(step, bad=step >= 20, seed=7) for step in range(15, 26)]
+    told = kinds(grow(file, watcher, again, 4))
+    assert told == [("opened", 20)]
+
+
+def test_a_read_only_folder_is_enough(file: Path, watch: Callable[..., Watcher]) -> None:
+    file.write_bytes(b"".join(LONG[:60]))
+    file.chmod(0o444)
+    file.parent.chmod(0o555)
+    try:
+        assert kinds([watch().tick()]) == [("opened", 20)]
+        assert os.listdir(file.parent) == [file.name]
+    finally:
+        file.parent.chmod(0o755)
+
+
+class Outage(Reader):
+    """A server that comes and goes."""
+
+    def __init__(self) -> None:
+        super().__init__("remote")
+        self.files, self.down, self.asked = ["wandb://e/p/r"], False, 0
+        self.rows = [Row({"reward": 0.5, "grad_norm": 1.0}, step, step) for step in range(20)]
+
+    def poll(self) -> Iterator[Row]:
+        self.asked += 1
+        if self.down:
+            raise Unreachable("does not answer", where="api.example")
+        rows, self.rows = self.rows, []
+        yield from rows
+
+
+def test_an_outage_is_one_line_and_asked_less_and_less_often(
+    watch: Callable[..., Watcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, clock = Outage(), Clock()
+    monkeypatch.setattr("echotrap.live.open_reader", lambda location, options: reader)
+    watcher = watch(location="wandb://e/p/r", clock=clock)
+    assert watcher.tick().status == "live"
+    reader.down, reader.asked = True, 0
+    lines = set()
+    for _ in range(100):
+        clock.now += 1
+        scene = watcher.tick()
+        assert scene.status == "away"
+        lines.add(scene.trouble)
+    assert lines == {"api.example: does not answer"}
+    assert reader.asked <= 7
+    reader.down = False
+    clock.now += 300
+    reader.rows = [Row({"reward": 0.5, "grad_norm": 1.0}, 20, 20)]
+    back = watcher.tick()
+    assert back.look is not None
+    assert (back.status, back.trouble, back.look.run.steps[-1]) == ("live", "", 20)
+
+
+def test_a_run_that_stops_writing_is_stalled_until_it_writes_again(file: Path, watch: Callable[..., Watcher]) -> None:
+    clock, inbox = Clock(), Inbox()
+    watcher = watch(clock=clock, channels={"here": inbox})
+    for line in LONG[:8]:
+        clock.now += 30
+        assert grow(file, watcher, [line], 1)[0].status == "live"
+    clock.now += 299
+    assert watcher.tick().status == "live"
+    clock.now += 2
+    stalled = watcher.tick()
+    assert (stalled.status, kinds([stalled])) == ("stalled", [("stalled", 8)])
+    clock.now += 500
+    assert kinds([watcher.tick()]) == []
+    again = watch(clock=clock)
+    assert kinds([again.tick()]) == []  # a restart does not repeat it
+    (resumed,) = grow(file, again, LONG[8:9], 1)
+    assert kinds([resumed]) == [("resumed", 9)]
+    watcher.close()
+    assert [message.title for message in inbox.got] == ["[stalled] metrics"]
+
+
+def test_a_finished_log_that_nobody_saw_grow_is_not_told_as_stalled(file: Path, watch: Callable[..., Watcher]) -> None:
+    file.write_bytes(b"".join(LONG[:15]))
+    os.utime(file, (0, 0))
+    watcher = watch()
+    scene = watcher.tick()
+    assert (scene.status, scene.news) == ("live", ())
+    assert scene.age_s is not None
+    assert scene.age_s > 1e6
+
+
+def test_what_the_user_has_accepted_is_not_told(file: Path, watch: Callable[..., Watcher]) -> None:
+    accepted = Settings(suppress=(Suppression(detector="non-finite", reason="known"),))
+    assert kinds(grow(file, watch(settings=accepted), LONG[:30], 10)) == []
+
+
+def test_a_message_says_what_since_when_why_and_what_to_do(file: Path, watch: Callable[..., Watcher]) -> None:
+    inbox = Inbox()
+    watcher = watch(channels={"here": inbox})
+    grow(file, watcher, LONG[:25], 25)
+    watcher.close()
+    (message,) = inbox.got
+    assert message.title == "[critical] numerical-failure in metrics"
+    assert "began at step 20, alarm at 20, now 25" in message.body
+    assert message.why
+    assert "do: " in message.body
+
+
+def test_killing_and_starting_watchers_and_writers_in_any_order_tells_each_alarm_once(
+    file: Path, watch: Callable[..., Watcher]
+) -> None:
+    rng = random.Random(5)
+    told: list[Alarm] = []
+    watcher, at = watch(), 0
+    while at < len(LONG):
+        match rng.choice(["write", "write", "torn", "watch", "look", "look"]):
+            case "write":
+                with file.open("ab") as out:
+                    out.write(b"".join(LONG[at : at + 9]))
+                at += 9
+            case "torn":  # the writer is killed inside a line and, started again, writes the step once more
+                with file.open("ab") as out:
+                    out.write(LONG[at][:30] + b"\n")
+            case "watch":
+                watcher = watch()
+            case "look":
+                told += watcher.tick().news
+    told += watcher.tick().news
+    assert [alarm.incident for alarm in told if alarm.kind != "recovered"] in ([20, 130], [130])
+    assert len({(alarm.kind, alarm.incident) for alarm in told}) == len(told)
+
+
+def test_a_follower_gives_what_opening_gives(file: Path, watch: Callable[..., Watcher]) -> None:
+    file.write_bytes(LONG[0])
+    follower = Follower(open_reader(str(file)), SETTINGS)
+    follower.look()
+    for line in LONG[1:20]:
+        with file.open("ab") as out:
+            out.write(line)
+        look = follower.look()
+    assert look is not None
+    assert look.run.metrics.equals(open_run(file).metrics)
