@@ -99,7 +99,14 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     flag &= judged
     echo = stats.held(flag, steps, params.window_steps)
     level, onset = stats.ladder(echo, stats.Held(echo.on & _spread_gone(run, steps, normal), echo.since))
-    evidence = {"value": share, "baseline": usual, "opening_share": opening, "copies_frac": copies}
+    said = [f"; most common opening {part:.0%}" if np.isfinite(part) else "" for part in opening.tolist()]
+    evidence = {
+        "opening": np.array(said, dtype=np.str_),
+        "value": share,
+        "baseline": usual,
+        "opening_share": opening,
+        "copies_frac": copies,
+    }
     return Track(steps, level, onset, share, limit, evidence)
 
 
@@ -124,8 +131,7 @@ DETECTOR = Detector(
         highest=Level.WARNING,
         needs=(("cross_rollout_share",),),
         uses=("opening_share", "copies_frac", "rollout_count", "rw_ratio", "group_reward_std", "zero_std_frac"),
-        message="{value:.0%} of a rollout's 4-grams are found under other prompts (baseline {baseline:.0%}); "
-        "most common opening {opening_share:.0%}",
+        message="{value:.0%} of a rollout's 4-grams are found under other prompts (baseline {baseline:.0%}){opening}",
         remedies=(
             Remedy(
                 "Train on the prompts with the most in-group reward spread (top 25-50 %)",

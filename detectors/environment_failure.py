@@ -70,12 +70,14 @@ SHARES = ("tool_error_frac", "empty_frac")
 
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
     """Judge whether the environment answers."""
-    steps = np.unique(np.concatenate([run.series(name).steps for name in (*SHARES, "tool_latency")]))
+    steps = stats.union(*(run.series(name).steps for name in (*SHARES, "tool_latency")))
     arm = run.arm_steps
     watch, warning = stats.never(steps), stats.never(steps)
+    normals = []
     for name in SHARES:
         at, values = run.series(name)
         normal = stats.baseline(values, at, window_steps=params.baseline_steps, off_factor=None, off_by=0.1, arm_steps=arm)
+        normals.append(stats.as_of(normal, at, steps, np.nan))
         back = ~(values >= normal + params.watch_rise)
         low = stats.held(values >= normal + params.watch_rise, at, params.watch_steps)
         if name == "tool_error_frac":
@@ -91,8 +93,13 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     level, onset = stats.ladder(watch, warning)
     failed, empty = (np.nan_to_num(run.at(name, steps)) for name in SHARES)
     share = np.maximum(failed, empty)
-    what = np.select([share <= 0, failed >= empty], ["tools are slow", "tool calls fail"], "rollouts are empty")
-    evidence = {"what": what, "share": share, "latency": run.at("tool_latency", steps)}
+    is_slow = stats.as_of(slow.on, at, steps, False)
+    kind = np.select([is_slow, failed >= empty], [2, 0], 1)
+    evidence = {
+        "what": np.array(["tool calls that fail", "rollouts without text", "seconds a tool takes"])[kind],
+        "value": np.choose(kind, [failed, empty, run.at("tool_latency", steps)]),
+        "baseline": np.choose(kind, [*normals, stats.as_of(usual, at, steps, np.nan)]),
+    }
     return Track(steps, level, onset, share, np.full(len(steps), params.warning_rise), evidence)
 
 
@@ -107,7 +114,7 @@ DETECTOR = Detector(
         needs=((*SHARES, "tool_latency"),),
         uses=(*SHARES, "tool_latency"),
         gates=("min-data", "declared-event"),
-        message="{what}: {share:.0%} failed or empty, latency {latency:.3g} s",
+        message="{what}: {value:.3g}, at first {baseline:.3g}",
         remedies=(
             Remedy("Pause, repair the tool, go back to before the outage"),
             Remedy(
@@ -116,7 +123,7 @@ DETECTOR = Detector(
             ),
         ),
         references=("prime-rl docs/training.md", "arXiv 2605.27881"),
-        units={"share": "0..1", "latency": "s"},
+        units={"value": "0..1 or s", "baseline": "0..1 or s"},
     ),
     params=Params(),
     detect=detect,

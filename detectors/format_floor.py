@@ -104,9 +104,8 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     critical = stats.either(critical, _invalid(run, steps, params))
     level, onset = stats.ladder(stats.never(steps), warning, critical)
     evidence = {
-        "reward": run.at("reward_mean", steps),
-        "floor": floor,
-        "valid_action_frac": valid,
+        "value": np.where(pinned, run.at("reward_mean", steps), valid),
+        "floor": np.where(pinned, floor, params.valid_share),
         "what": np.where(pinned, "the reward is pinned at its floor", "actions are no longer valid"),
     }
     return Track(steps, level, onset, reward, floor, evidence)
@@ -156,7 +155,7 @@ DETECTOR = Detector(
         needs=(("reward_mean", "valid_action_frac"), (*SPREAD, "valid_action_frac")),
         uses=("reward_min", "valid_action_frac"),
         gates=("declared-event",),
-        message="{what}: reward {reward:.3g}, floor {floor:.3g}",
+        message="{what}: {value:.3g} (floor {floor:.3g})",
         remedies=(
             Remedy(
                 "Go back to a checkpoint from before the validity fell",
@@ -170,7 +169,7 @@ DETECTOR = Detector(
             ),
         ),
         references=("arXiv 2504.20073", "RAGEN config/base.yaml"),
-        units={"reward": "reward", "floor": "reward", "valid_action_frac": "0..1"},
+        units={"value": "reward or 0..1", "floor": "reward or 0..1"},
     ),
     params=Params(),
     detect=detect,

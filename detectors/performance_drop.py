@@ -83,7 +83,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     if not names:
         return NotEvaluated("fewer than 3 outcomes")
     views = [_judge(run, name, params) for name in names]
-    steps = np.unique(np.concatenate([view.steps for view in views]))
+    steps = stats.union(*(view.steps for view in views))
     rows = [stats.as_of(np.arange(len(view.steps)), view.steps, steps, -1) for view in views]
 
     def spread(values: list[np.ndarray], missing: float) -> np.ndarray:

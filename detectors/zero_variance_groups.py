@@ -158,7 +158,8 @@ def _empty_filter(run: Run) -> Track:
     steps, kept = run.series("filter_kept_frac")
     level, onset = stats.ladder(stats.never(steps), stats.held(kept <= 0, steps, 5))
     unknown = np.full(len(steps), np.nan)
-    evidence = {"share": 1 - kept, "baseline": unknown, "chance": unknown, "excess": unknown, "side": "left out by the filter"}
+    normal = stats.baseline(1 - kept, steps, off_factor=None, off_by=0.3, arm_steps=run.arm_steps)
+    evidence = {"share": 1 - kept, "baseline": normal, "chance": unknown, "excess": unknown, "side": "left out by the filter"}
     return Track(steps, level, onset, 1 - kept, np.ones(len(steps)), evidence)
 
 

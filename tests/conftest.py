@@ -201,6 +201,7 @@ def trap_report() -> Report:
             NoteLine(kind="skipped", message="lines that are no JSON were skipped", count=3),
         ),
         last_good_step=150,
+        seconds_since_onset=40_000.0,
         settings={"sensitivity": "default"},
     )
 

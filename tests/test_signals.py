@@ -273,3 +273,12 @@ def test_a_growing_run_looks_at_new_and_unfinished_steps_only(monkeypatch: pytes
     run = signals.derive(grown(5), cache=False, memo=memo)
     assert set(looked) == {1, 3, 4, 5}  # the first shows the format; 3 was the newest, and may have grown
     pd.testing.assert_frame_equal(run.metrics, signals.derive(grown(5), cache=False).metrics)
+
+
+def test_rollouts_that_a_filter_left_are_said_to_be_such():
+    mixed = [[0, 0, 0, 1]] * 8
+    run = derived([r for step in range(1, 6) for r in rollouts(step, mixed)], metrics={"zero_std_frac": [0.6] * 5})
+    assert any(note.kind == "filtered" for note in run.notes)
+    assert run.metrics["zero_std_frac"].tolist() == [0.6] * 5
+    run = derived([r for step in range(1, 6) for r in rollouts(step, [*mixed, [0, 0, 0, 0]])])
+    assert not any(note.kind == "filtered" for note in run.notes)

@@ -188,6 +188,13 @@ def test_a_location_that_names_no_run(location: str) -> None:
         FORMAT.open(location, Options())
 
 
+def test_the_page_of_a_run_names_it_and_strange_servers_never_see_the_key(serve: Serve) -> None:
+    server = serve(a=ServedRun(rows(3)))
+    assert len(read("a?nw=me", f"{server.url}/team/project/runs/")[1]) == 3
+    with pytest.raises(SourceError, match="no page of your W&B server"):
+        read("a", "https://wandb.ai.example.org/team/project/runs/")
+
+
 def test_the_whole_way(serve: Serve) -> None:
     serve(a=ServedRun(rows(40), exported=40))
     run = open_run("wandb://team/project/a")

@@ -476,10 +476,9 @@ class _Assembly:
         if not len(kept):
             return np.empty(0, np.int64)
         trains = np.zeros(self.n, bool)
-        evals = self.naming.evals
-        for key in self.table.columns:
-            if key not in evals:
-                trains |= (self._cells(key)[1] != ABSENT) if key != "epoch" else False
+        held_out = {key for name in ("eval_score", "pass_at_k") for key in self.naming.signals.get(name, ())}
+        for key in self.table.columns.keys() - self.naming.evals.keys() - held_out - {"epoch"}:
+            trains |= self._cells(key)[1] != ABSENT
         counted: Ints = np.maximum(np.cumsum(trains[kept]), 1).astype(np.int64)
         self.notes.append(Note("assumed", "no key holds the step; rows are counted from 1", len(kept)))
         return counted

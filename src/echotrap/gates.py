@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from echotrap import stats
 from echotrap.detector import Card, Level, Track
 from echotrap.record import Run
+from echotrap.windows import latest
 
 __all__ = ["Gates", "apply", "compute"]
 
@@ -78,7 +79,7 @@ def apply(track: Track, card: Card, gates: Gates, run: Run) -> Track:
     *enough data*, *declared event* mute; *warm-up*, *solved*, *improving* and *risen* cap at watch; smoothed input caps at
     warning.
     """
-    at = np.searchsorted(run.steps, track.steps)
+    at = latest(run.steps, track.steps)
     level = np.minimum(track.level, card.highest).astype(np.int8)
     if "min-data" in card.gates:
         level[~gates.enough[at]] = 0
@@ -121,7 +122,7 @@ def _warmup(run: Run) -> Flags:
 
 def _hold(run: Run, steps: NDArray[np.int64], flag: Flags) -> Flags:
     """Spread a flag on some steps over all logged steps; the last word holds."""
-    where = np.searchsorted(steps, run.steps, side="right") - 1
+    where = latest(steps, run.steps)
     held = np.zeros(len(run.steps), bool)
     held[where >= 0] = flag[where[where >= 0]]
     return held
@@ -151,15 +152,13 @@ def _risen(run: Run) -> Flags:
 
 
 def _fresh_best(steps: NDArray[np.int64], values: NDArray[np.float64], noise: NDArray[np.float64], window_steps: int) -> Flags:
-    flag = np.zeros(len(steps), bool)
-    best = low = high = values[0]
-    best_step = None
-    for i in range(1, len(steps)):
-        low, high = min(low, values[i]), max(high, values[i])
-        if values[i] > best + max(0.05 * (high - low), 0.5 * noise[i]):
-            best, best_step = values[i], steps[i]
-        flag[i] = best_step is not None and steps[i] - best_step <= window_steps
-    return flag
+    margin = np.maximum(0.05 * (stats.running_max(values) - stats.running_min(values)), 0.5 * noise)
+    at, bests = 0, [-1]
+    while (ahead := values[at + 1 :] > values[at] + margin[at + 1 :]).any():
+        at += 1 + int(np.argmax(ahead))
+        bests.append(at)
+    last = np.array(bests)[np.searchsorted(bests, np.arange(len(steps)), side="right") - 1]
+    return np.asarray((last >= 0) & (steps - steps[last] <= window_steps))
 
 
 def _solved(run: Run) -> Flags:

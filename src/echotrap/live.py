@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from echotrap import alerts, pipeline
+from echotrap import alerts, pipeline, windows
 from echotrap.alerts import Alarm, Message, Store
 from echotrap.assemble import RunBuilder
 from echotrap.config import Settings
@@ -63,6 +63,7 @@ class Follower:
         self._builder = RunBuilder(reader, config=facts, framework=settings.run.framework)
         self._settings = settings
         self._memo: Memo = {}
+        self._memory: windows.Memory = {}
         self._look: Look | None = None
 
     def look(self) -> Look | None:
@@ -82,7 +83,8 @@ class Follower:
             run = signals.derive(run, max_rollouts_per_step=self._settings.max_rollouts_per_step, memo=self._memo)
         if not len(run.steps):
             return None
-        seen = examine(run, self._settings)
+        with windows.growing(self._memory):
+            seen = examine(run, self._settings)
         report = pipeline.mark(write_report(seen), self._settings)
         self._look = Look(run, seen, report, alerts.alarms(seen), self._builder.identity())
         return self._look
@@ -292,6 +294,9 @@ class Watcher:
                 headline = f"steps again, now {last}"
             return alerts.compose(alarm, look.report, run=look.run.name, key=self._key, headline=headline)
 
+        if first_met and look.seen.incident is None:
+            self._store.take(self._key, found)  # all of it is over
+            return ()
         news = self._store.take(self._key, found, self._channels, words, quiet=first_met)
         if news and self._dispatcher is not None:
             self._dispatcher.wake()

@@ -136,7 +136,7 @@ class Monitor:
         began = time.perf_counter()
         try:
             self._step = self._step + 1 if step is None else int(step)
-            values = {str(key): _scalar(value) for key, value in metrics.items()}
+            values = {str(key): number for key, value in metrics.items() if (number := _scalar(value)) is not ...}
             texts = [_rollout(item, self._step) for item in rollouts or ()]
             self._reader.add(values, self._step, texts)
             if self._sink is not None:
@@ -165,8 +165,6 @@ class Monitor:
         self.evaluate()
         if self._judge is not None:
             self._judge.close()
-        if self._sink is not None:
-            self._sink.close()
 
     def _evaluate(self) -> None:
         self._evaluated_at = self._step
@@ -296,33 +294,37 @@ class _Sink:
     """Writes what is logged where other programs can read it."""
 
     def __init__(self, file: Path) -> None:
-        self._folder = file.parent / "rollouts"
+        self._file, self._folder = file, file.parent / "rollouts"
         file.parent.mkdir(parents=True, exist_ok=True)
-        self._file = file.open("a", buffering=1, encoding="utf-8")
+        file.open("a").close()  # what cannot be written is told at once, not in the middle of training
 
     def write(self, values: Mapping[str, Any], step: int, rollouts: list[Rollout]) -> None:
         """One line; rollouts as verl dumps them."""
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        _append(self._file, [{"step": step, **values}])
         if rollouts:
             self._folder.mkdir(exist_ok=True)
-            with (self._folder / f"{step}.jsonl").open("a", encoding="utf-8") as file:
-                for item in rollouts:
-                    record = {"input": item.prompt, "output": item.text, "score": item.reward, "step": step, "uid": item.group}
-                    file.write(json.dumps({key: value for key, value in record.items() if value is not None}) + "\n")
+            records = (
+                {"input": item.prompt, "output": item.text, "score": item.reward, "step": step, "uid": item.group}
+                for item in rollouts
+            )
+            known = ({key: value for key, value in record.items() if value is not None} for record in records)
+            _append(self._folder / f"{step}.jsonl", known)
 
-    def close(self) -> None:
-        self._file.close()
+
+def _append(file: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    with file.open("a", encoding="utf-8") as out:
+        out.writelines(json.dumps(record) + "\n" for record in records)
 
 
 def _scalar(value: Any) -> Any:
-    """A number of any library as Python's; what is none is left out later."""
+    """A number of any library as Python's; ``...`` for what is none. ``None`` is a value: frameworks log it for NaN."""
     if isinstance(value, int | float | str | None):
         return value
     item = getattr(value, "item", None)
     try:
-        return item() if callable(item) else None
+        return item() if callable(item) else ...
     except (TypeError, ValueError, RuntimeError):  # an array of more than one
-        return None
+        return ...
 
 
 def _rollout(item: Any, step: int) -> Rollout:
@@ -342,7 +344,7 @@ def _rollout(item: Any, step: int) -> Rollout:
         text if isinstance(text, str) else "\n".join(message.content for message in messages),
         prompt=prompt,
         group=None if group is None else str(group),
-        reward=math.nan if reward is None else float(reward),
+        reward=float(reward) if isinstance(reward, int | float) else math.nan,
         messages=messages,
         truncated=item.get("truncated"),
         tokens=item.get("tokens"),

@@ -11,6 +11,9 @@ from echotrap.report import NoteLine, Report
 
 __all__ = ["check", "declare", "judge", "load", "mark", "read"]
 
+FEW_STEPS = 30
+"""Rollouts of fewer steps are measured before another process would have started."""
+
 
 def check(
     location: str,
@@ -18,6 +21,7 @@ def check(
     *,
     format: str | None = None,
     run: str | None = None,
+    workers: int = 1,
 ) -> Report:
     """Open a run, derive its rollout signals and judge it.
 
@@ -29,9 +33,11 @@ def check(
         The defaults if not given.
     format, run : str, optional
         Input format and name of the run, where the location leaves a choice.
+    workers : int
+        Processes that look at rollouts.
     """
     settings = settings or Settings()
-    return judge(load(location, settings, format=format, run=run), settings)
+    return judge(load(location, settings, format=format, run=run, workers=workers), settings)
 
 
 def load(
@@ -42,12 +48,14 @@ def load(
     run: str | None = None,
     workers: int = 1,
 ) -> Run:
-    """Open a run, add what the user knows about it, and derive signals from its rollouts with so many processes."""
+    """Open a run, add what the user knows about it, and derive signals from its rollouts."""
     opened = read(location, settings, format=format, run=run)
     if opened.rollouts is None:
         return opened
     from echotrap import signals
 
+    if len(opened.rollouts.steps()) < FEW_STEPS:
+        workers = 1
     return signals.derive(opened, max_rollouts_per_step=settings.max_rollouts_per_step, workers=workers)
 
 

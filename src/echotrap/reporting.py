@@ -79,6 +79,7 @@ def report(seen: Examination) -> Report:
         signals=_signals(run),
         notes=tuple(NoteLine(kind=n.kind, message=n.message, count=n.count) for n in run.notes),
         last_good_step=_last_good(run, verdict),
+        seconds_since_onset=_spent(run, verdict),
     )
 
 
@@ -403,3 +404,15 @@ def _last_good(run: Run, verdict: Verdict) -> int | None:
         return step if step > 0 else None
     earlier = run.steps[run.steps < verdict.onset_step]
     return int(earlier[-1]) if len(earlier) else None
+
+
+def _spent(run: Run, verdict: Verdict) -> float | None:
+    """Seconds of training since the onset: by the clock, else the sum of the steps that say how long they took."""
+    if verdict.onset_step is None:
+        return None
+    clock, took = run.series("wall_time"), run.series("step_time")
+    since = clock.values[clock.steps >= verdict.onset_step]
+    if len(since) > 1:
+        return float(since[-1] - since[0])
+    spent = took.values[took.steps >= verdict.onset_step]
+    return float(spent.sum()) if len(spent) else None

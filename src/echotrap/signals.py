@@ -31,13 +31,14 @@ __all__ = ["PREFERRED", "Memo", "cache_path", "derive", "sample", "start_of"]
 
 Progress = Callable[[int, int | None], None]
 
-VERSION = 3  # of the cached records: raise it when a definition changes
+VERSION = 4  # of the cached records: raise it when a definition changes
 PREFERRED = ("group_reward_std", "zero_std_frac")
 """Signals whose derived reading replaces the logged one: frameworks log them under wrong names or with a wrong tolerance."""
 
 ZERO_STD = 1e-6  # relative to the largest reward of the group: sixteen rewards of 0.15 have a std of 1.5e-8
 RW_WINDOW = 10
 EARLIER = 10
+FILTERED = 5  # constant groups to expect by chance at least, before their absence means that a filter took them out
 SOLVED = ("acc", "success", "is_correct", "correct", "passed")
 
 
@@ -98,7 +99,8 @@ def derive(
     -------
     Run
         With further columns of provenance *derived*. A logged signal is kept, except those in :data:`PREFERRED` where rollouts
-        cover at least half of its steps; the logged reading is then ``logged/<name>``, the losing one else ``rollouts/<name>``.
+        cover at least half of its steps and no filter had taken some out; the logged reading is then ``logged/<name>``, the
+        losing one else ``rollouts/<name>``.
 
     Examples
     --------
@@ -312,10 +314,14 @@ def _relate(records: Iterable[_Record], n: int) -> tuple[dict[str, NDArray[np.fl
     sketches: deque[NDArray[np.uint64]] = deque(maxlen=EARLIER)
     graded = sampled = 0
     grouped, binary = False, True
+    expected = dead = 0.0
     for row, record in enumerate(records):
         found = dict(record.signals)
         low, high = np.fmin(low, record.low), np.fmax(high, record.high)
         if record.groups:
+            size, rate = found["group_size"], record.mean
+            expected += record.groups * (rate**size + (1 - rate) ** size) if record.binary else 0.0
+            dead += len(record.constants)
             sides = [_side(value, low, high) for value, _ in record.constants]
             found["zero_std_all_fail_frac"] = sides.count("fail") / record.groups
             found["zero_std_all_pass_frac"] = sides.count("pass") / record.groups
@@ -337,6 +343,8 @@ def _relate(records: Iterable[_Record], n: int) -> tuple[dict[str, NDArray[np.fl
     notes = []
     if graded and not grouped:
         notes.append(Note("rollouts", "prompt groups are unknown or of one rollout each: no in-group signals"))
+    if expected >= FILTERED and not dead:
+        notes.append(Note("filtered", f"no prompt group is constant, {expected:.0f} would be by chance: written after a filter?"))
     if "thinking_length" in columns and "response_length" not in columns:
         notes.append(Note("rollouts", "token counts are not logged: thinking_length counts words"))
     if sampled:
@@ -379,6 +387,7 @@ def _merge(run: Run, derived: pd.DataFrame, notes: list[Note]) -> Run:
     derived = derived.reindex(index)
     provenance: dict[str, Provenance] = dict(run.provenance)
     added: dict[str, pd.Series[float]] = {}
+    filtered = any(note.kind == "filtered" for note in notes)  # what a filter hides, only its counters tell
     for name in map(str, derived.columns):
         column: pd.Series[float] = derived[name]
         if not run.has(name):
@@ -386,7 +395,7 @@ def _merge(run: Run, derived: pd.DataFrame, notes: list[Note]) -> Run:
             continue
         logged = frame[name]
         both = int((logged.notna() & column.notna()).sum())
-        if name in PREFERRED and both * 2 >= int(logged.notna().sum()):
+        if name in PREFERRED and not filtered and both * 2 >= int(logged.notna().sum()):
             frame[name], added[f"logged/{name}"] = column, logged
             provenance[name] = "derived"
             notes.append(Note("derived", f"{name} is computed from the rollouts; the logged one is logged/{name}"))

@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from echotrap import windows
+
 __all__ = [
     "Held",
     "Local",
@@ -41,6 +43,7 @@ __all__ = [
     "spacing",
     "spread",
     "trailing",
+    "union",
 ]
 
 Floats = NDArray[np.float64]
@@ -198,9 +201,7 @@ def rolling_median(values: Floats, window_points: int, *, exclude_last: int = 0)
 
     NaN where nothing is left.
     """
-    import pandas as pd
-
-    result = pd.Series(values).rolling(window_points, min_periods=1).median().to_numpy(dtype=np.float64)
+    result = windows.by_points(values, window_points)
     if exclude_last:
         result = np.concatenate((np.full(min(exclude_last, len(values)), np.nan), result[: max(len(values) - exclude_last, 0)]))
     return result
@@ -227,11 +228,7 @@ def trailing(
     >>> trailing(np.array([1.0, 5.0, 3.0, 9.0]), np.array([1, 2, 3, 40]), 3, "max").tolist()
     [1.0, 5.0, 5.0, 9.0]
     """
-    import pandas as pd
-
-    clock = pd.to_datetime(steps, unit="ns")  # only because pandas rolls over irregular steps on a clock
-    windows = pd.Series(values, index=clock).rolling(f"{window_steps}ns", min_periods=1)
-    return np.array(getattr(windows, how)(), dtype=np.float64)
+    return windows.by_steps(values, steps, window_steps, how)
 
 
 def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 5) -> Local:
@@ -253,12 +250,9 @@ def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 
 
 def local_quantile(values: Floats, steps: Steps, window_steps: int, share: float, *, min_points: int = 5) -> Floats:
     """A quantile over the same window as :func:`local`: the upper tail of what was usual. NaN at the first point."""
-    import pandas as pd
-
     points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
-    series = pd.Series(values, index=pd.to_datetime(steps, unit="ns"))
-    by_steps = series.rolling(f"{window_steps}ns", min_periods=1).quantile(share).to_numpy()
-    by_points = series.rolling(min_points, min_periods=1).quantile(share).to_numpy()
+    by_steps = windows.by_steps(values, steps, window_steps, "quantile", share=share)
+    by_points = windows.by_points(values, min_points, "quantile", share=share)
     return np.concatenate(([np.nan], np.where(points < min_points, by_points, by_steps)))[: len(values)]
 
 
@@ -266,8 +260,16 @@ def as_of(values: NDArray[Any], at: Steps, steps: Steps, missing: Any) -> NDArra
     """Values of one signal as known at the steps of another: the latest at or before each."""
     if not len(at):
         return np.full(len(steps), missing)
-    where = np.searchsorted(at, steps, side="right") - 1
+    where = windows.latest(at, steps)
     return np.where(where >= 0, values[np.maximum(where, 0)], missing)
+
+
+def union(*axes: Steps) -> Steps:
+    """All steps of several ascending axes."""
+    longest = max(axes, key=len, default=np.empty(0, np.int64))
+    if all(len(axis) == 0 or (len(axis) == len(longest) and np.array_equal(axis, longest)) for axis in axes):
+        return longest.copy()
+    return np.unique(np.concatenate(axes))
 
 
 def noise(values: Floats, window_points: int = 50, how: Literal["median", "mean"] = "median") -> Floats:
@@ -276,13 +278,10 @@ def noise(values: Floats, window_points: int = 50, how: Literal["median", "mean"
     The median forgives jumps; the mean is for signals with few distinct values, whose median difference may be zero. NaN at the
     first point.
     """
-    import pandas as pd
-
     jumps = np.abs(np.diff(values, prepend=values[:1]))
     jumps[:1] = np.nan
-    windows = pd.Series(jumps).rolling(window_points, min_periods=1)
     scale = 1.4826 / np.sqrt(2) if how == "median" else np.sqrt(np.pi) / 2
-    return np.asarray(scale * getattr(windows, how)(), dtype=np.float64)
+    return np.asarray(scale * windows.by_points(jumps, window_points, how), dtype=np.float64)
 
 
 def early_noise(values: Floats, steps: Steps, window_steps: int = 20) -> Floats:

@@ -64,12 +64,12 @@ def refresh(path: Path) -> tuple[float, float]:
     builder.refresh()
     last = path.read_bytes().rsplit(b"\n", 2)[1]
     with path.open("ab") as file:
-        file.write(last.replace(b'"step": ', b'"step": 9', 1) + b"\n")
+        file.write(last.replace(b'"step": ', b'"step": 9') + b"\n")
     start = time.perf_counter()
     builder.refresh()
     whole = time.perf_counter() - start
     with path.open("ab") as file:
-        file.write(last.replace(b'"step": ', b'"step": 99', 1) + b"\n")
+        file.write(last.replace(b'"step": ', b'"step": 99') + b"\n")
     start = time.perf_counter()
     list(builder.reader.poll())
     return whole, time.perf_counter() - start

@@ -36,13 +36,18 @@ def expand(patterns: list[str]) -> list[str]:
     return list(found)
 
 
-def check_one(location: str, settings: Settings, format: str | None = None, run: str | None = None) -> Result:
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_one(location: str, settings: Settings, format: str | None = None, run: str | None = None, workers: int = 1) -> Result:
     """One run's report, or what kept it from being judged; never raises."""
     from echotrap.pipeline import check
     from echotrap.report import RunError
 
     try:
-        return check(location, settings, format=format, run=run)
+        return check(location, settings, format=format, run=run, workers=workers)
     except EchotrapError as error:
         return RunError(source=location, kind=error.kind, message=error.message, where=error.where, cure=error.cure)
     except Exception as error:
@@ -62,11 +67,12 @@ def check_all(
     done: Callable[[int], None] = lambda count: None,
 ) -> list[Result]:
     """Results in the order of the locations; ``done`` hears how many are finished."""
-    jobs = min(settings.jobs or len(os.sched_getaffinity(0)), len(locations))
+    processes = settings.jobs or cores()
+    jobs = min(processes, len(locations))
     if jobs <= 1 or len(locations) <= SERIAL_RUNS:
         found: list[Result] = []
         for location in locations:
-            found.append(check_one(location, settings, format, run))
+            found.append(check_one(location, settings, format, run, processes))
             done(len(found))
         return found
     results: dict[int, Result] = {}

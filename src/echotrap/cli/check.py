@@ -147,7 +147,7 @@ def _target(text: str, formats: list[Format]) -> Target:
 def _reference(location: str, settings: Settings, input_format: str | None) -> Report:
     from echotrap.pipeline import check as check_run
 
-    return check_run(location, settings, format=input_format)
+    return check_run(location, settings, format=input_format, workers=settings.jobs or _jobs.cores())
 
 
 def _explain(result: Report | RunError, ruling: Ruling) -> None:

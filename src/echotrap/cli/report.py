@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from echotrap.cli import _console, _options
+from echotrap.cli import _console, _jobs, _options
 
 if TYPE_CHECKING:
     from echotrap.render import Format
@@ -48,5 +48,5 @@ def report(
     by_ending = {ending: name for name, ending in FORMATS.items()}
     chosen: Format = format.value if format else by_ending.get(output.suffix.lower(), "html")
     with _console.working("checking"):
-        found = check(run, settings, format=input_format, run=run_name)
+        found = check(run, settings, format=input_format, run=run_name, workers=settings.jobs or _jobs.cores())
     _console.save(output, render([found], chosen, View(settings.fail_on, verbose=True)))

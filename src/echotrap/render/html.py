@@ -140,11 +140,8 @@ def _banner(report: Report) -> str:
     for title, lines in (("Why", verdict.why), ("What speaks against it", verdict.against)):
         parts.append(_titled("h2", title, _items(lines)))
     todo = [_lever(lever) for lever in words.remedies(report)]
-    if report.last_good_step is not None and verdict.onset_step is not None:
-        todo.insert(0, f"Go back to step {report.last_good_step}, the last good one")
-        if report.run.last_step is not None:
-            spent = report.run.last_step - verdict.onset_step
-            todo[0] += f"; {spent} steps were trained since the onset"
+    if back := words.go_back(report):
+        todo.insert(0, back)
     parts.append(_titled("h2", "Do now", f"<ol>{''.join(f'<li>{item}</li>' for item in todo)}</ol>" if todo else ""))
     return f'<header class="banner {verdict.severity}">{"".join(parts)}</header>'
 

@@ -51,10 +51,10 @@ def _section(report: Report) -> str:
     lines.append(f"{_text(words.facts(report.run))}  \n{' · '.join(filter(None, about))}")
     lines += _bullets("Why", verdict.why) + _bullets("Against", verdict.against)
     levers = words.remedies(report)
-    if levers or report.last_good_step is not None:
+    back = words.go_back(report)
+    if levers or back:
         lines += ["", "**Do now**", ""]
-        if report.last_good_step is not None:
-            lines.append(f"1. Go back to step {report.last_good_step}, the last good one")
+        lines += [f"1. {_text(back)}"] if back else []
         for lever in levers:
             key = f": {_code(lever.key)}" if lever.key else ""
             cost = f" ({_text(lever.cost)})" if lever.cost else ""

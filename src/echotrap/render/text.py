@@ -143,8 +143,8 @@ def _answers(report: Report) -> Table:
         for count, line in enumerate(lines):
             grid.add_row(name if count == 0 else "", words.plain(line))
     todo: list[Text] = []
-    if report.last_good_step is not None and report.verdict.severity in ("warning", "critical"):
-        todo.append(Text(f"go back to step {report.last_good_step}, the last good one"))
+    if back := words.go_back(report):
+        todo.append(Text(back))
     for lever in words.remedies(report):
         text = Text(words.plain(lever.action))
         if lever.key:
@@ -215,8 +215,8 @@ def _next(report: Report) -> list[RenderableType]:
     commands = [f"echotrap report {source} -o report.html"]
     if leading is not None:
         commands.append(f"echotrap explain {leading.detector}")
-        if leading.rollouts:
-            commands.append(f"echotrap rollouts {source} --step {leading.rollouts[-1].step}")
+        during = [item.step for item in leading.rollouts if item.when == "during"]
+        commands += [f"echotrap rollouts {source} --step {step}" for step in during[:1]]
     heads = ["next", *[""] * len(commands)]
     return [
         Text(f"{head:6}{command}", style="dim", no_wrap=True, overflow="ignore")  # to be copied whole

@@ -11,8 +11,27 @@ from echotrap.render import Result
 from echotrap.report import RANK, Coverage, Evidence, Finding, Lever, Report, RunError, RunFacts, Signal, Skipped, Verdict
 
 __all__ = [
-    "by_severity", "column", "coverage", "error_line", "evidence", "facts", "key_lines", "leading", "number", "place", "plain",
-    "reasons", "remedies", "short", "sparkline", "title", "unseen", "when", "worst_first",
+    "by_severity",
+    "column",
+    "coverage",
+    "duration",
+    "error_line",
+    "evidence",
+    "facts",
+    "go_back",
+    "key_lines",
+    "leading",
+    "number",
+    "place",
+    "plain",
+    "reasons",
+    "remedies",
+    "short",
+    "sparkline",
+    "title",
+    "unseen",
+    "when",
+    "worst_first",
 ]  # fmt: skip
 
 STAGE = {1: "forming", 2: "suspected", 3: "confirmed"}
@@ -105,6 +124,29 @@ def reasons(skipped: Iterable[Skipped]) -> list[tuple[str, list[str]]]:
     ordered = sorted(skipped, key=lambda item: item.reason)
     grouped = [(reason, sorted(item.detector for item in items)) for reason, items in groupby(ordered, lambda item: item.reason)]
     return sorted(grouped, key=lambda item: (-len(item[1]), item[0]))
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time for a person.
+
+    >>> duration(40), duration(4000), duration(200_000)
+    ('40 s', '1.1 h', '2.3 days')
+    """
+    for least, size, unit in ((172_800, 86_400, "days"), (3_600, 3_600, "h"), (120, 60, "min")):
+        if seconds >= least:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def go_back(report: Report) -> str | None:
+    """The step to return to, and what was spent since; nothing where nothing is wrong now."""
+    verdict, run = report.verdict, report.run
+    if report.last_good_step is None or verdict.onset_step is None or verdict.severity not in ("warning", "critical"):
+        return None
+    spent = [f"{run.last_step - verdict.onset_step} steps"] if run.last_step is not None else []
+    spent += [duration(report.seconds_since_onset)] if report.seconds_since_onset else []
+    since = f"; {' and '.join(spent)} were spent since the onset" if spent else ""
+    return f"Go back to step {report.last_good_step}, the last good one{since}"
 
 
 def unseen(skipped: Iterable[Skipped]) -> list[str]:
@@ -232,8 +274,8 @@ def sparkline(signal: Signal, first: int, last: int, width: int, *, unicode: boo
 
 def _bridged(text: str, points: list[tuple[int, float]], first: int, last: int, width: int) -> str:
     """Carry each value on to the next point where points are sparser than cells, but never over a missing one."""
-    gaps = [b[0] - a[0] for a, b in pairwise(points)]
-    usual = min(gaps) if gaps else 1
+    gaps = sorted(b[0] - a[0] for a, b in pairwise(points))
+    usual = 1.5 * gaps[(len(gaps) - 1) // 2] if gaps else 1
     line = list(text)
     for (a, _), (b, _) in pairwise(points):
         if b - a <= usual:

@@ -126,9 +126,12 @@ def sniff(head: Head) -> Format:
     best = max(scores, key=lambda name: scores[name])
     if scores[best] <= 0:
         what = "no log was found in this folder" if head.is_folder else "this is no log that echotrap knows"
-        if b"\0" in head.data:
-            what = "this is a binary file that echotrap does not know"
         cure = "name the format with --input-format, echotrap formats lists them"
+        if head.data.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")) or b"/data.pkl" in head.data:
+            what = "this is a pickle, which is never loaded, because loading runs what is in it"
+            cure = "save the rollouts as JSON lines (prompt, response, reward, group, step) from the training script"
+        elif b"\0" in head.data:
+            what = "this is a binary file that echotrap does not know"
         raise UnknownFormat(what, where=str(head.path), cure=cure)
     return formats()[best]
 

@@ -20,7 +20,7 @@ from echotrap.fields import FIELDS
 from echotrap.naming import name_keys
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
 from echotrap.sources.jsonl import flatten, parse
-from echotrap.sources.rollout_files import FileRollouts, find_rollouts
+from echotrap.sources.rollout_files import FileRollouts
 
 __all__ = ["FORMAT", "Folder"]
 
@@ -50,8 +50,9 @@ class _Candidate:
 class Folder(Reader):
     """Reads the log that was picked, with the rollouts beside it."""
 
-    def __init__(self, folder: Path, inner: Reader, rollouts: FileRollouts | None, others: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, inner: Reader, rollouts: FileRollouts, others: tuple[str, ...], said: list[Note]) -> None:
         super().__init__(inner.name)
+        self._said = said
         self.inner, self.folder = inner, folder
         self.format, self.lossy = inner.format, inner.lossy
         self._beside, self._others = rollouts, others
@@ -62,6 +63,8 @@ class Folder(Reader):
         for row in self.inner.poll():
             self.rewound, self.inner.rewound = self.inner.rewound, False
             yield row
+        if not self._beside:
+            self._beside.refresh()  # the first dump may come later
         self._mirror()
 
     def close(self) -> None:  # noqa: D102
@@ -72,9 +75,9 @@ class Folder(Reader):
         self.files, self.finished = inner.files, inner.finished
         self.framework, self.framework_version = inner.framework, inner.framework_version
         self.config = {**self._facts, **inner.config}
-        self.rollouts = inner.rollouts or self._beside
+        self.rollouts = inner.rollouts if inner.rollouts is not None else self._beside or None
         self.other_runs = tuple(dict.fromkeys((*inner.other_runs, *self._others)))
-        self.notes = [*inner.notes, *(self._beside.notes if self._beside is not None else [])]
+        self.notes = [*inner.notes, *self._beside.notes, *self._said]
 
 
 class OnlyRollouts(Reader):
@@ -99,22 +102,28 @@ def _open(location: str, options: Options) -> Reader:
     candidates = sorted(_candidates(head, options), key=lambda item: (-item.signals, -item.size, -item.written, item.name))
     wanted = [item for item in candidates if options.run and options.run in (item.name, item.path.stem, str(item.path))]
     picked = next(iter(wanted or candidates), None)
-    place = folder if picked is None or picked.path == folder else _home(picked.path, folder)
-    rollouts = find_rollouts(place) or (find_rollouts(folder) if place != folder else None)
     if picked is None:
-        if rollouts is None or not rollouts:
-            why = f": {rollouts.notes[0].message}" if rollouts is not None and rollouts.notes else ""
+        rollouts = FileRollouts(folder)
+        if not rollouts:
+            why = "".join(f": {note.message}" for note in rollouts.notes[:1])
             raise UnknownFormat(f"no log was found in this folder{why}", where=location, cure="name the log file itself")
         return OnlyRollouts(folder, rollouts)
-    passed_on = replace(options, format=None, run=None if wanted else options.run)
-    inner = picked.format.open(str(picked.path), passed_on)
+    if options.run and not wanted and picked.path != folder:
+        names = ", ".join(item.name for item in candidates)
+        raise SourceError(f"no run is called {options.run!r}", where=location, cure=f"there are: {names}")
+    place = folder if picked.path == folder else _home(picked.path, folder)
+    beside = FileRollouts(place)
+    if not beside and place != folder:
+        beside = FileRollouts(folder)
+    inner = picked.format.open(str(picked.path), replace(options, format=None, run=None if wanted else options.run))
     inner.format = inner.format or picked.format.name
     others = tuple(item.name for item in candidates if item is not picked)
-    reader = Folder(folder, inner, rollouts, others)
+    said = (
+        [Note("picked", f"{picked.name} was read; of {len(candidates)} logs it holds the most known signals")] if others else []
+    )
+    reader = Folder(folder, inner, beside, others, said)
     if picked.path == folder or picked.path.parent == folder:
         reader.name = folder.resolve().name
-    if others:
-        inner.notes.append(Note("picked", f"{picked.name} was read, because it holds the most known signals", 1))
     return reader
 
 

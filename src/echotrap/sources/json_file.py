@@ -12,7 +12,7 @@ from typing import Any
 from echotrap.errors import SourceError
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
 from echotrap.sources.jsonl import JsonLines, flatten, parse, row_of
-from echotrap.sources.lines import damage, open_bytes
+from echotrap.sources.lines import damage, open_bytes, read_head
 
 __all__ = ["FORMAT", "JsonFile", "read_document"]
 
@@ -42,6 +42,8 @@ class JsonFile(Reader):
         if isinstance(document, dict) and "log_history" in document:
             self.config = {key: value for key, value in document.items() if isinstance(value, int | float | str)}
             self.finished = bool(document.get("max_steps")) and document.get("global_step") == document.get("max_steps")
+        elif not records:
+            raise SourceError("holds no rows of metrics", where=str(self.path))
         start = self._count
         if start > len(records) or (start and records[start - 1] != self._last):
             self.rewound, start = True, 0
@@ -176,13 +178,12 @@ def _sniff(head: Head) -> float:
 
 def _open(location: str, options: Options) -> Reader:
     path = Path(location)
-    with open_bytes(path) as file:
-        first = file.readline(1 << 16)
+    first, _, more = read_head(path, 1 << 20).partition(b"\n")
     try:
-        single = isinstance(parse(first), dict) and first.endswith(b"\n")
+        lines = isinstance(parse(first), dict) and bool(more.strip())
     except ValueError:
-        single = False
-    return JsonLines(path) if single and options.format is None else JsonFile(path)
+        lines = False
+    return JsonLines(path) if lines and options.format is None else JsonFile(path)
 
 
 FORMAT = Format("json", "a JSON document (trainer_state.json, rows, columns)", _sniff, _open, extensions=(".json",))

@@ -127,8 +127,14 @@ def _sniff(head: Head) -> float:
             record = parse(line)
         except ValueError:
             continue
-        good += isinstance(record, dict) and "log_history" not in record
-    return 0.9 * good / len(seen) if seen else 0.0
+        good += isinstance(record, dict) and (len(seen) > 1 or _is_row(record))
+    return 0.9 * min(1.0, 1.25 * good / len(seen)) if seen else 0.0
+
+
+def _is_row(record: dict[str, Any]) -> bool:
+    """Whether a file's only line is a row, rather than a document."""
+    row = row_of(record, 1)
+    return "log_history" not in record and any(isinstance(value, int | float) for value in row.values.values())
 
 
 def _open(location: str, options: Options) -> Reader:

@@ -38,7 +38,8 @@ def open_bytes(path: Path) -> IO[bytes]:
     magic = raw.read(4)
     raw.seek(0)
     if magic.startswith(GZIP):
-        return cast(IO[bytes], gzip.open(raw))
+        raw.close()
+        return cast(IO[bytes], gzip.open(path))
     if magic.startswith(ZSTD):
         import zstandard
 
@@ -97,17 +98,18 @@ class Lines:
     def poll(self) -> Iterator[list[bytes]]:
         """Blocks of whole lines that were written since the last call."""
         self.rewound = self.damaged = False
+        start = read_head(self.path, 512)
+        info = os.stat(self.path)
+        replaced = self._inode not in (None, (info.st_dev, info.st_ino))
+        if replaced or not start.startswith(self._start) or info.st_size < self._size:
+            self.rewound = True
+            self._offset, self.count = 0, 0
+        elif info.st_size == self._size:
+            return
+        self._start, self._inode, self._size = start, (info.st_dev, info.st_ino), info.st_size
         with open_bytes(self.path) as file:
-            info = os.stat(self.path)
-            start = file.read(len(self._start)) if self._start else b""
-            replaced = self._inode not in (None, (info.st_dev, info.st_ino))
-            if replaced or start != self._start or info.st_size < self._size:
-                self.rewound = True
-                self._start, self._offset, self.count = b"", 0, 0
-            elif info.st_size == self._size:
-                return
-            self._inode, self._size = (info.st_dev, info.st_ino), info.st_size
             try:
+                _forward(file, self._offset)
                 yield from self._blocks(file)
             except damage():
                 self.damaged = True
@@ -118,35 +120,31 @@ class Lines:
         self.rest = b""
 
     def _blocks(self, file: IO[bytes]) -> Iterator[list[bytes]]:
-        if not self._start:
-            file.seek(0)
-            self._start = file.read(512)
-        file.seek(self._offset)
+        read = getattr(file, "read1", file.read)  # what a broken stream still gives
+        parts, size, overlong = list[bytes](), 0, False
         self.rest = b""
-        while block := file.read(BLOCK):
-            size = len(block)
-            if not block.endswith(b"\n"):
-                more = file.readline(MAX_LINE)
-                size += len(more)
-                if len(more) == MAX_LINE and not more.endswith(b"\n"):
-                    size += _skip_line(file)
-                    block = block[: block.rfind(b"\n") + 1] + b"\n"  # an empty line in its place keeps the count right
-                    self.too_long += 1
-                else:
-                    block += more
-            block, newline, self.rest = block.rpartition(b"\n")
-            self._offset += size - len(self.rest)
-            if newline:
-                lines = block.split(b"\n")
-                self.count += len(lines)
-                yield lines
+        while block := read(BLOCK):
+            cut = block.rfind(b"\n")
+            if cut < 0:
+                size += len(block)
+                overlong = overlong or size > MAX_LINE
+                parts = [] if overlong else [*parts, block]
+                continue
+            lines = b"".join((*parts, block[:cut])).split(b"\n")
+            if overlong:
+                lines[0], overlong, self.too_long = b"", False, self.too_long + 1
+            self._offset += size + cut + 1
+            self.count += len(lines)
+            parts, size = [block[cut + 1 :]], len(block) - cut - 1
+            self.rest = parts[0]
+            yield lines
+        self.rest = b"".join(parts)
 
 
-def _skip_line(file: IO[bytes]) -> int:
-    """Read to the end of a line and let it go; how long it was."""
-    size = 0
-    while more := file.readline(MAX_LINE):
-        size += len(more)
-        if more.endswith(b"\n"):
-            break
-    return size
+def _forward(file: IO[bytes], offset: int) -> None:
+    """Go to an offset, by reading where the stream cannot jump."""
+    if file.seekable():
+        file.seek(offset)
+        return
+    while offset > 0 and (part := file.read(min(offset, BLOCK))):
+        offset -= len(part)

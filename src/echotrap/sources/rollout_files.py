@@ -17,7 +17,7 @@ from echotrap.sources.jsonl import parse
 from echotrap.sources.lines import Lines, open_bytes, read_head
 from echotrap.sources.rollout_records import assign_groups, holds_rollouts, rollouts_of, step_of
 
-__all__ = ["FORMAT", "FileRollouts", "find_rollouts", "is_rollout_file"]
+__all__ = ["FORMAT", "FileRollouts", "is_rollout_file"]
 
 MAX_DOCUMENT = 1 << 28
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin")
@@ -28,8 +28,8 @@ STEP_IN_PATH = (
     re.compile(r"iteration_(\d+)"),
     re.compile(r"step[_-]?(\d+)"),
     re.compile(r"completions?_(\d+)\.parquet$"),
+    re.compile(r"(?:^|/)(\d+)/\d+\.jsonl$"),
     re.compile(r"(?:^|/)(\d+)(?:\.[a-z]+)+$"),
-    re.compile(r"rollout/(\d+)/[^/]+$"),
     re.compile(r"_(\d+)_[0-9a-f]{16,}\.table\.json$"),
 )
 EVAL_IN_PATH = re.compile(r"(?:^|[/_.-])(?:eval|evals|val|valid|validation|test)(?:[/_.-]|$)")
@@ -105,7 +105,10 @@ class FileRollouts(RolloutStore):
         index: dict[tuple[str, int], list[_Part]] = defaultdict(list)
         for part in self._parts.values():
             if part.step is None or part.path.name.endswith(".table.json"):
-                self._scan(part)
+                try:
+                    self._scan(part)
+                except (SourceError, OSError) as error:
+                    self._count_broken(error)
                 for key in part.spans:
                     index[key].append(part)
             else:
@@ -173,8 +176,8 @@ class FileRollouts(RolloutStore):
         return True
 
     def _scan_document(self, part: _Part) -> None:
-        for item in self._document(part, 0):
-            part.spans.setdefault((part.split, item.step), []).append((0, 0, 0))
+        for item in self._document(part):
+            part.spans.setdefault((item.split, item.step), []).append((0, 0, 0))
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
@@ -184,9 +187,12 @@ class FileRollouts(RolloutStore):
             try:
                 found.extend(item for item in self._rollouts(part, split, step))
             except (SourceError, OSError) as error:
-                why = "could not be read: " + (error.message if isinstance(error, SourceError) else str(error.strerror))
-                self._broken[why] = self._broken.get(why, 0) + 1
+                self._count_broken(error)
         return assign_groups(found, self.group_size)
+
+    def _count_broken(self, error: SourceError | OSError) -> None:
+        why = "could not be read: " + (error.message if isinstance(error, SourceError) else str(error.strerror))
+        self._broken[why] = self._broken.get(why, 0) + 1
 
     def _rollouts(self, part: _Part, split: str, step: int) -> Iterator[Rollout]:
         spans = part.spans.get((split, step))
@@ -202,12 +208,12 @@ class FileRollouts(RolloutStore):
                     record = parse(file.read(length))
                     yield from rollouts_of(record, step=step, split=split, origin=f"{part.path.name}:{number}")
         elif part.path.name.endswith((".json", ".json.gz")):
-            yield from (item for item in self._document(part, step) if item.step == step)
+            yield from (item for item in self._document(part) if (item.split, item.step) == (split, step))
         else:
             for number, record in _records(part.path):
                 yield from rollouts_of({**record, "step": step}, step=step, split=split, origin=f"{part.path.name}:{number}")
 
-    def _document(self, part: _Part, step: int) -> list[Rollout]:
+    def _document(self, part: _Part) -> list[Rollout]:
         with open_bytes(part.path) as file:
             data = file.read(MAX_DOCUMENT + 1)
         if len(data) > MAX_DOCUMENT:
@@ -222,14 +228,8 @@ class FileRollouts(RolloutStore):
             item
             for number, record in enumerate(records, start=1)
             if isinstance(record, dict)
-            for item in rollouts_of(record, step=step, split=part.split, origin=f"{name}:{number}")
+            for item in rollouts_of(record, step=part.step or 0, split=part.split, origin=f"{name}:{number}")
         ]
-
-
-def find_rollouts(root: Path) -> FileRollouts | None:
-    """The rollouts below a folder, or ``None``."""
-    store = FileRollouts(root)
-    return store if store or store.notes else None
 
 
 def is_rollout_file(path: Path) -> bool:

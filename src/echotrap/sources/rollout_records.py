@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +19,8 @@ TEXT = (
 )  # fmt: skip
 PROMPT = ("input", "prompt", "input_prompt", "question", "query", "problem", "instruction")
 MESSAGES = ("messages", "conversation", "rollouts", "trajectory", "trajectory_data", "chat_completions", "dialogue", "history")
-REWARD = ("score", "reward", "total_reward", "scores", "rewards", "final_reward", "public_reward", "correct", "is_correct", "acc",
-          "success")  # fmt: skip
+TOTAL = ("score", "reward", "total_reward", "scores", "rewards", "final_reward", "public_reward")
+REWARD = (*TOTAL, "correct", "is_correct", "acc", "success")
 GROUP = ("group_id", "group", "group_index", "group_idx", "prompt_id", "prompt_idx", "problem_id", "example_id", "task_id",
          "task_hash", "id")  # fmt: skip
 STEP = ("step", "global_step", "training_step", "iteration", "rollout_id", "gen_step")
@@ -124,15 +125,16 @@ def _plain(record: Mapping[str, Any], step: int, split: str, origin: str) -> Rol
     if dialogue is not None and not text:
         messages = _messages(dialogue)
         first = next((at for at, one in enumerate(messages) if one.role == "assistant"), len(messages))
-        text = "\n".join(one.content for one in messages if one.role == "assistant")
+        text = _said(messages)
         prompt = prompt or "\n".join(one.content for one in messages[:first])
     if not text and not messages:  # a dialogue that was logged as one string
         text = next((record[key] for key in MESSAGES if isinstance(record.get(key), str)), "")
     nested = record.get("metrics")
     metrics = nested if isinstance(nested, Mapping) else {}
     advantage = _number(_scalar(_first(record, ADVANTAGE)))
-    components = _components(record) if any(key in record for key in ADVANTAGE) else {}
-    reward = _number(_total(_first(record, REWARD)))
+    tabled = any(key in record for key in ADVANTAGE)
+    components = _components(record) if tabled else {}
+    reward = _number(_total(_first(record, TOTAL if tabled else REWARD)))
     if math.isnan(reward):
         reward = _number(_first(metrics, REWARD))
     if math.isnan(reward) and components:
@@ -202,7 +204,7 @@ def _episode(record: Mapping[str, Any], traces: list[Any], step: int, split: str
         path.reverse()
         messages = _messages([node.get("message") for node in path])
         sampled = [bool(node.get("sampled")) for node in path if isinstance(node.get("message"), dict)]
-        said = [one.content for one, own in zip(messages, sampled, strict=True) if own]
+        said = [_with_calls(one) for one, own in zip(messages, sampled, strict=True) if own]
         first = sampled.index(True) if True in sampled else len(messages)
         rewards = trace.get("rewards")
         components = {
@@ -256,7 +258,7 @@ def _trajectory(record: Mapping[str, Any], item: Mapping[str, Any], step: int, s
     task = record.get("task")
     return Rollout(
         step=step,
-        text="\n".join(one.content for one in messages if one.role == "assistant"),
+        text=_said(messages),
         prompt=_string(task.get("question", task) if isinstance(task, dict) else task) or None,
         group=None if record.get("task_hash") is None else str(record["task_hash"]),
         reward=_number(item.get("reward")),
@@ -286,7 +288,7 @@ def _contents(record: Mapping[str, Any], content: list[Any], step: int, split: s
         found.append(
             Rollout(
                 step=step,
-                text="\n".join(one.content for one in messages if one.role == "assistant"),
+                text=_said(messages),
                 prompt=messages[0].content if messages else None,
                 reward=_number(rewards[at]) if at < len(rewards) else math.nan,
                 messages=messages,
@@ -371,11 +373,21 @@ def _messages(items: Any) -> tuple[Message, ...]:
     return tuple(found)
 
 
+def _said(messages: Iterable[Message]) -> str:
+    """What the policy generated of a dialogue."""
+    return "\n".join(_with_calls(one) for one in messages if one.role == "assistant")
+
+
+def _with_calls(message: Message) -> str:
+    """A message with its tool calls, which the policy generated just as well."""
+    calls = [json.dumps(call.get("function", call), ensure_ascii=False, default=str) for call in message.tool_calls]
+    return "\n".join(filter(None, (message.content, *calls)))
+
+
 def _text_of(value: Any) -> tuple[str, tuple[Message, ...]]:
     if _is_dialogue(value):
         messages = _messages(value)
-        own = [one.content for one in messages if one.role == "assistant"] or [one.content for one in messages]
-        return "\n".join(own), messages
+        return _said(messages) or "\n".join(one.content for one in messages), messages
     if isinstance(value, list):
         return "\n".join(_string(item) for item in value), ()
     return _string(value), ()
@@ -383,7 +395,7 @@ def _text_of(value: Any) -> tuple[str, tuple[Message, ...]]:
 
 def _components(record: Mapping[str, Any]) -> dict[str, float]:
     """Reward functions have a column each in tables that also hold the advantage (TRL, ms-swift)."""
-    known = {*TEXT, *PROMPT, *ADVANTAGE, *STEP, *GROUP, *TOKENS, *FINISH, "reward", "score", "sample_idx", "dataset"}
+    known = {*TEXT, *PROMPT, *ADVANTAGE, *STEP, *GROUP, *TOKENS, *FINISH, *TOTAL, "sample_idx", "dataset"}
     return {
         key: _number(value)
         for key, value in record.items()

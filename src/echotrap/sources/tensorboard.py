@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from echotrap.errors import SourceError
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, choose_run
+from echotrap.sources.points import Point, PointRows
 
 __all__ = ["FORMAT", "TensorBoardReader"]
 
@@ -42,35 +43,24 @@ class TensorBoardReader(Reader):
         super().__init__(name)
         self._folder, self._fixed = folder, files
         self._open: dict[Path, _EventFile] = {}
-        self._newest: dict[str, int] = {}
+        self._points = PointRows()
         self._counts: Counter[str] = Counter()
 
     def poll(self) -> Iterator[Row]:
-        """Yield one row a step; a step that goes back in any tag begins a new pass, as after a restart."""
+        """Yield one row a step, over all tags."""
         self.rewound = False
         files = self._fixed or event_files(self._folder)
         if any(file.shrank() for file in self._open.values()):
-            self._open, self._newest, self.files, self.rewound = {}, {}, [], True
+            self._open, self._points, self.files, self.rewound = {}, PointRows(), [], True
             self._counts.clear()
-        pending: dict[int, Row] = {}
         for path in files:
             if path not in self._open:
                 self._open[path] = _EventFile(path, len(self.files))
                 self.files.append(str(path))
-            for tag, step, value, record in self._scalars(self._open[path]):
-                if step < self._newest.get(tag, step):
-                    yield from _ascending(pending)
-                    pending.clear()
-                    self._newest.clear()
-                self._newest[tag] = step
-                row = pending.get(step)
-                if row is None:
-                    row = pending[step] = Row({}, step, record, self._open[path].index)
-                row.values[tag] = value
-        yield from _ascending(pending)
+        yield from self._points.rows(point for path in files for point in self._scalars(self._open[path]))
         self._take_notes()
 
-    def _scalars(self, file: _EventFile) -> Iterator[tuple[str, int, float, int]]:
+    def _scalars(self, file: _EventFile) -> Iterator[Point]:
         from google.protobuf.message import DecodeError
         from tensorboard.compat.proto.event_pb2 import Event
 
@@ -84,11 +74,11 @@ class TensorBoardReader(Reader):
             for value in event.summary.value:
                 kind = value.WhichOneof("value")
                 if kind == "simple_value":
-                    yield value.tag, event.step, value.simple_value, file.count
+                    yield Point(value.tag, event.step, value.simple_value, file.count, file.index)
                 elif kind == "tensor":
                     number = _number(value.tensor)
                     if number is not None:
-                        yield value.tag, event.step, number, file.count
+                        yield Point(value.tag, event.step, number, file.count, file.index)
                     elif value.tensor.string_val:
                         self._text(value.tag, value.tensor.string_val[0])
                     else:
@@ -274,10 +264,6 @@ def _number(tensor: Any) -> float | None:
 
 
 _NUMPY_OF_TENSOR = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 19: "<f2", 22: "<u4", 23: "<u8"}
-
-
-def _ascending(rows: dict[int, Row]) -> Iterator[Row]:
-    return (rows[step] for step in sorted(rows))
 
 
 def event_files(folder: Path) -> list[Path]:

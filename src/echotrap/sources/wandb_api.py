@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import zstandard
 
@@ -265,12 +265,24 @@ def _address(location: str) -> _Address:
     _Address(entity='team', project='project', run='3f9a')
     """
     parts = urlsplit(location)
-    words = [word for word in (f"{parts.netloc}{parts.path}" if parts.scheme == "wandb" else parts.path).split("/") if word]
+    if parts.scheme == "wandb":
+        words = [parts.netloc, *parts.path.split("/")]
+    else:
+        _check_host(parts.netloc, location)
+        words = parts.path.removeprefix("/wandb/").split("/")
+    words = [unquote(word) for word in words if word]
     if len(words) > 2 and words[2] == "runs":
         del words[2]
-    if len(words) < 2 or not all(re.fullmatch(r"[\w.%~ -]+", word) for word in words[:3]):
+    if len(words) < 2 or not all(re.fullmatch(r"[\w.~ -]+", word) for word in words[:3]):
         raise SourceError("this names no run", where=location, cure=f"the form is {FORM}")
     return _Address(words[0], words[1], words[2] if len(words) > 2 else None)
+
+
+def _check_host(host: str, location: str) -> None:
+    """Refuse pages of servers that the user's key is not for: the client would send the key to whatever answers."""
+    own = urlsplit(os.environ.get("WANDB_BASE_URL", "")).netloc
+    if host != own and not re.fullmatch(r"(?:.+\.)?(?:wandb\.ai|forge\.coreweave\.com)", host):
+        raise SourceError("this is no page of your W&B server", where=location, cure="set WANDB_BASE_URL if it is")
 
 
 def _cache_folder() -> Path:
@@ -313,6 +325,6 @@ FORMAT = Format(
     title="W&B run on a server",
     sniff=_sniff,
     open=_open,
-    schemes=("wandb://", "https://wandb.ai/", "https://www.wandb.ai/"),
+    schemes=("wandb://", "https://", "http://"),
     facts={"several runs": "the one that was begun last"},
 )

@@ -20,7 +20,9 @@ Flags = NDArray[np.bool_]
 
 WINDOW = 2000
 _BRACKETED = re.compile(r"<[^<>]{1,30}>|><")
-_VOWELS = np.frombuffer(b"aeiouy", np.uint8)
+_BYTES = [chr(code) for code in range(256)]
+_KIND = np.array([1 if "a" <= byte <= "z" else 2 if byte.isdecimal() else 0 for byte in _BYTES], np.uint8)
+_COUNTED = np.array([("a" <= byte <= "z") | (byte in "aeiouy") << 16 | (byte > "\x7f") << 32 for byte in _BYTES], np.uint64)
 _MARKS = frozenset(string.punctuation + "\ufffd")
 _SCRIPTS = {
     "latin": "a-zA-Z\u00c0-\u024f\u1e00-\u1eff",
@@ -60,9 +62,9 @@ def one_symbol(texts: Sequence[str], *, least: int = 20) -> Flags:
         solid = "".join(text[: 2 * WINDOW].split()) if len(text) >= least else ""
         if len(solid) < least:
             continue
-        mark, count = Counter(solid).most_common(1)[0]
+        [(mark, _)] = Counter(solid[:: len(solid) // least]).most_common(1)  # twenty to forty of them tell which it would be
         if mark in _MARKS:
-            out[index] = count > len(solid) * (0.5 if mark == "!" else 0.9)
+            out[index] = solid.count(mark) > len(solid) * (0.5 if mark == "!" else 0.9)
         if "><" in solid:
             token, count = Counter(_BRACKETED.findall(solid)).most_common(1)[0]
             out[index] |= count >= least // 4 and 2 * count * len(token) > len(solid)
@@ -112,18 +114,14 @@ def noise_words(words: Words) -> Flags:
 
     Words that are not plain ASCII are never such: their scripts have their own vowels.
     """
-    # One running sum per kind of byte; the difference between a word's ends counts the bytes of that kind in it.
-    buffer = words.buffer
-    letter = (buffer >= ord("a")) & (buffer <= ord("z"))
-    digit = (buffer >= ord("0")) & (buffer <= ord("9"))
-    turns = np.zeros(len(buffer), bool)
-    turns[1:] = (letter[1:] & digit[:-1]) | (digit[1:] & letter[:-1])
-
-    def count(kind: Flags, begins: NDArray[np.int64] = words.begins) -> NDArray[np.int32]:
-        sums = np.concatenate((np.zeros(1, np.int32), np.cumsum(kind, dtype=np.int32)))
-        return np.asarray(sums[words.ends] - sums[begins])
-
-    size = words.ends - words.begins
-    mute = (count(letter) == size) & (count(np.isin(buffer, _VOWELS)) == 0)
-    odd = (size > 32) | mute | (count(turns, words.begins + 1) >= 3)
-    return np.asarray(odd & (size >= 5) & (count(buffer > 127) == 0))
+    # One running sum counts three kinds of bytes at once, 16 bits each; differences between a word's ends are the word's counts.
+    kind = _KIND[words.buffer]
+    sums = np.zeros(len(kind) + 1, np.uint64)
+    np.cumsum(_COUNTED[words.buffer], out=sums[1:])
+    turn = np.flatnonzero(kind[1:] * kind[:-1] == 2) + 1  # a letter beside a digit
+    sizes = words.ends - words.begins
+    counts = sums[words.ends] - sums[words.begins]
+    letters, vowels, others = ((counts >> np.uint64(shift)) & np.uint64(0xFFFF) for shift in (0, 16, 32))
+    turns = np.searchsorted(turn, words.ends) - np.searchsorted(turn, words.begins + 1)
+    mute = (letters == sizes.astype(np.uint64)) & (vowels == 0)
+    return np.asarray(((sizes > 32) | mute | (turns >= 3)) & (sizes >= 5) & (others == 0))

@@ -131,6 +131,8 @@ def _reference(item: _Step, index: int, score: float, when: str, kind: _Kind) ->
     parsed = item.scores.parsed[index]
     text = (rollout.text or "\n".join(m.content for m in rollout.messages if m.role == "assistant")) if kind.raw else parsed.text
     spans = _joined(kind.mark(text, item), text)
+    if not spans and kind.mark is _shared and item.scores.per_rollout["copy"][index] == 1:
+        spans = [(0, len(text))]  # too short for 4-grams: the whole is what its group shares
     begin = _window(spans, len(text))
     excerpt = text[begin : begin + EXCERPT]
     kept = [(max(a - begin, 0), min(b - begin, len(excerpt))) for a, b in spans if b > begin and a < begin + EXCERPT]

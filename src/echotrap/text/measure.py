@@ -38,8 +38,8 @@ class Start:
     ----------
     template : (k,) uint64
         4-grams (48-bit codes, ascending) that more than 90 % of them have: fixed wording of the task's format.
-    thinks, acts : bool
-        At least half have a think block; a call or an answer.
+    thinks, acts, calls : bool
+        At least half have a think block; a call or an answer; any has a call.
     script : str
         Script of most letters.
     """
@@ -47,6 +47,7 @@ class Start:
     template: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
     thinks: bool = False
     acts: bool = False
+    calls: bool = False
     script: str = "latin"
 
     @classmethod
@@ -66,13 +67,14 @@ class Start:
             template,
             thinks=sum(any(turn.think for turn in item.turns) for item in parsed) >= half,
             acts=sum(any(turn.acts for turn in item.turns) for item in parsed) >= half,
+            calls=any(turn.calls for item in parsed for turn in item.turns),
             script=Counter(chars.script_of(item.text[:2000]) for item in parsed).most_common(1)[0][0],
         )
 
     @property
     def digest(self) -> str:
         """Changes when any of it does."""
-        facts = f"{self.thinks} {self.acts} {self.script}".encode()
+        facts = f"{self.thinks} {self.acts} {self.calls} {self.script}".encode()
         return hashlib.blake2b(self.template.tobytes() + facts, digest_size=8).hexdigest()
 
 
@@ -363,6 +365,7 @@ def _signals(per_rollout: Mapping[str, Floats], parsed: Sequence[Parsed], start:
             for turn in item.turns
         ]
         out["valid_action_frac"] = sum(valid) / len(valid)
+    if start.calls:
         out["tool_calls"] = _mean(per_rollout["tool_calls"])
     return {name: value for name, value in out.items() if np.isfinite(value)}
 

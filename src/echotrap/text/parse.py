@@ -31,7 +31,7 @@ _HEADER = re.compile(
     rf"|(?:^|(?<=>))(?P<line>{_ROLES})[ \t]*\n",
     re.MULTILINE,
 )
-_MARKUP = re.compile(r"<|```|^(?:assistant$|Observation:|\[)", re.MULTILINE)
+_MARKUP = ("<", "```", "assistant", "Observation:", "]\n")  # one of these is in every rollout that is more than plain text
 _SPECIAL = re.compile(r"<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|(?:<pad>|</s>|<eos>|<s>)")
 _OBSERVED = re.compile(
     rf"<(?P<tag>{OBSERVATION})>.*?(?:</(?P=tag)>|\Z)|```output\n.*?(?:```|\Z)"
@@ -141,7 +141,7 @@ def parse(rollout: Rollout) -> Parsed:
         turns = tuple(_turn(_SPECIAL.sub("", text)) for text in written)
         return Parsed(turns, "\n".join(observed), rollout.prompt or "\n".join(asked), "messages")
     text = rollout.text
-    if not _MARKUP.search(text):
+    if not any(map(text.__contains__, _MARKUP)):
         plain = text.strip()  # nothing to take apart: most single-turn mathematics
         return Parsed((Turn("", plain),), "", rollout.prompt or "", "plain")
     blocks = _blocks(text)
