@@ -12,7 +12,8 @@ though the ability is still there, and every reward that needs the format is gon
 
 How it decides
 --------------
-Against the best 20-step median so far, and only where that is at least .8. Warning: 20 points below it. Critical: that for 2
+Against the best 20-step median so far, and only where that is at least .8. Warning: the 5-step mean 20 points, and three
+standard errors, below it. Critical: that for 2
 steps, or below .8 for 5 steps where it was at least .9. Needs 16 rollouts where their number is known.
 
 Example
@@ -24,7 +25,7 @@ Example
 >>> run = Run("example", "-", "frame", pd.DataFrame({"valid_action_frac": valid}, index=pd.Index(range(1, 51), name="step")))
 >>> [episode] = episodes(DETECTOR(run))
 >>> episode.onset_step, episode.alarm_steps[Level.WARNING], episode.alarm_steps[Level.CRITICAL]
-(41, 41, 42)
+(42, 42, 43)
 
 False positives
 ---------------
@@ -60,6 +61,7 @@ class Params:
     was_normal: float = knob(0.9, least=0.1, most=1.0, source="failure catalogue E6")
     was_usable: float = knob(0.8, least=0.1, most=1.0, source="below it the share moves by .1 from step to step")
     window_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue E6")
+    noise_sigma: float = knob(3.0, least=0.0, most=10.0, source="twenty rollouts a step: 85 % valid is 45 % once in a sound run")
     median_steps: int = knob(20, least=3, most=500, source="failure catalogue E6")
     least_rollouts: int = knob(16, least=1, most=1000, source="validation tables hold 20; below 16 one rollout is 6 %")
 
@@ -73,9 +75,12 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         return NotEvaluated(f"fewer than {params.least_rollouts} rollouts at every step")
     usual = stats.rolling_median_steps(valid, steps, params.median_steps)
     normal = stats.running_max(np.concatenate(([np.nan], usual[:-1])))  # the best it was before this step
-    fell = judged & (normal >= params.was_usable) & (valid <= normal - params.drop)
+    share = stats.trailing(valid, steps, params.window_steps, "mean")
+    error = stats.noise(valid, how="mean") / np.sqrt(stats.trailing(np.ones(len(valid)), steps, params.window_steps, "sum"))
+    beyond_noise = normal - share > params.noise_sigma * np.nan_to_num(error)
+    fell = judged & (normal >= params.was_usable) & (share <= normal - params.drop) & beyond_noise
     low = judged & (normal >= params.was_normal) & (valid < params.floor)
-    lost, sagging = stats.held(fell, steps, 2), stats.held(low, steps, params.window_steps)
+    lost, sagging = stats.held(fell, steps, 2), stats.held(low & beyond_noise, steps, params.window_steps)
     since = np.where(lost.on, lost.since, sagging.since)
     level, onset = stats.ladder(
         stats.held(np.zeros(len(steps), bool), steps, 1),
