@@ -25,6 +25,8 @@ __all__ = ["MAX_UPLOAD_MB", "Entry", "Snapshot", "library", "samples", "watched"
 MAX_UPLOAD_MB = 200
 WRITING_S = 120.0
 """A log that was touched less than this long ago is taken to be still written."""
+REST = 2.0
+"""After a look, this many times its cost passes before the next: a huge run must not starve the trainer beside it."""
 REMOTE_S = 15.0
 """A server is asked no more often than this."""
 
@@ -66,13 +68,14 @@ class Watched:
         self._lock = threading.Lock()
         self._last: Snapshot | None = None
         self._stamp: tuple[float, int] | None = None
-        self._looked = 0.0
+        self._looked = self._cost_s = 0.0
 
     def look(self, max_age_s: float = 1.0) -> Snapshot:
         """The newest snapshot; reads new bytes when the last look is older than ``max_age_s``."""
         with self._lock:
-            now = time.monotonic()
-            if self._last is not None and now - self._looked < max(max_age_s, REMOTE_S if "://" in self.location else 0):
+            began = time.monotonic()
+            rest = max(max_age_s, REST * self._cost_s, REMOTE_S if "://" in self.location else 0)
+            if self._last is not None and began - self._looked < rest:
                 return self._last
             stamp = _stamp(self.location, self._reader.files)
             if self._last is None or stamp is None or stamp != self._stamp:
@@ -80,7 +83,7 @@ class Watched:
                 run = signals.derive(run, max_rollouts_per_step=self.settings.max_rollouts_per_step)
                 version = 0 if self._last is None else self._last.version + 1
                 self._last = Snapshot(run, pipeline.judge(run, self.settings), stamp and stamp[0], version)
-                self._stamp = stamp
+                self._stamp, self._cost_s = stamp, time.monotonic() - began
             self._looked = time.monotonic()
             return self._last
 

@@ -18,7 +18,8 @@ run so far, at least 50 and at most 200 steps.
 
 * stage 1, forming: `reward-variance-collapse` or `zero-variance-groups` (unless all groups are right) or `template-collapse` or
   `cross-rollout-repetition` at watch.
-* stage 2, suspected: stage 1 and, within M, an abnormal entropy (`entropy-collapse` or `entropy-eruption`) or a repetition
+* stage 2, suspected: stage 1 that has lasted for 10 steps and, within M, an abnormal entropy (`entropy-collapse` or `entropy-
+  eruption`) or a repetition
   detector of another kind at watch, while the outcome sets no new best. Where it stands well above its start, spread and entropy
   fall by convergence too: then dispersion must be at warning, or the text speak.
 * stage 3, confirmed: stage 2 and, within M, `gradient-spike` or `performance-drop` at warning; or all three published signs
@@ -101,11 +102,16 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     at, remembered = symptoms.at_least, symptoms.remembered
     stuck = ~symptoms.improving & ~symptoms.solved
 
+    floor = at(critical, "format-floor")
     dispersion, echo = at(watch, *DISPERSION), at(watch, "template-collapse", "cross-rollout-repetition")
     text, entropy = at(watch, *TEXT), at(watch, *ENTROPY)
+    quiet = ~(dispersion | text | floor | at(watch, "performance-drop"))
+    over = stats.held(quiet, symptoms.steps, params.exit_steps).on
     first = dispersion | echo
     unexplained = ~symptoms.risen | at(warning, *DISPERSION) | echo  # by convergence
-    second = remembered(first) & (entropy | (remembered(dispersion) & text)) & stuck & unexplained
+    lasts = stats.held(dispersion, symptoms.steps, params.exit_steps).on | echo
+    forming = stats.latch(first, over)
+    second = forming & remembered(lasts) & (remembered(entropy) | (remembered(dispersion) & text)) & stuck & unexplained
     confirming = at(warning, "gradient-spike", "performance-drop")
     triple = (
         remembered(dispersion)
@@ -114,11 +120,8 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
         & (dispersion | entropy | confirming)
     )
     both = remembered(at(warning, *DISPERSION)) & remembered(at(warning, *TEXT)) & stuck & (dispersion | text)
-    floor = at(critical, "format-floor")
     third = (remembered(second) & confirming) | (triple & stuck) | both | floor
 
-    quiet = ~(dispersion | text | floor | at(watch, "performance-drop"))
-    over = stats.held(quiet, symptoms.steps, params.exit_steps).on
     stage = np.zeros(len(symptoms.steps), np.int8)
     for height, flag in ((1, first), (2, second), (3, third)):
         stage[stats.latch(flag, over)] = height

@@ -14,12 +14,11 @@ curves it confirms a collapse rather than announcing one.
 How it decides
 --------------
 ``ratio = value / baseline``, baseline = median of the first 20 steps, times what a rising outcome leaves of the spread by
-itself (``sqrt(p (1 - p))`` against its start, where the scale of the reward is known).
-
-With R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at
-its ceiling (R_w is undefined there). Without R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. In both
-cases the mean of these steps, or that of the last 40, must lie three standard errors below the baseline: with few groups a step,
-single points say little.
+itself (``sqrt(p (1 - p))`` against its start, where the scale of the reward is known). With R_w: watch when ``ratio < 0.5``,
+warning when
+``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at its ceiling (R_w is undefined there). Without R_w:
+watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. In both cases for so long that the signal's own history
+makes it unlikely (chance 0.05 and 0.001): with a few small groups single steps have no spread. It clears above 0.7.
 
 ``preset="ragen"`` is RAGEN's own stop rule: each of the last 10 steps below 10 % of the mean of the first 10;
 ``preset="ragen-paper"`` asks for 5 steps, as its appendix B.2 does.
@@ -70,15 +69,13 @@ class Params:
     watch_ratio: float = knob(0.5, least=0.1, most=0.9, low=0.4, high=0.6, source="failure catalogue A2; RAGEN curves")
     warning_ratio: float = knob(0.1, least=0.01, most=0.5, low=0.05, high=0.2, source="RAGEN agent_trainer.py")
     warning_rw_ratio: float = knob(0.3, least=0.05, most=0.7, low=0.2, high=0.4, source="simulated runs: 0 % false alarms")
+    clear_ratio: float = knob(0.7, least=0.2, most=1.0, source="failure catalogue 8.1, exit")
+    watch_chance: float = knob(0.05, least=1e-6, most=0.9, low=0.001, source="groups of four: single steps without any spread")
+    warning_chance: float = knob(0.001, least=1e-9, most=0.5, low=1e-5, high=0.01, source="the same")
     window_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue A2")
-    long_steps: int = knob(40, least=5, most=400, source="two groups of eight a step have a CV of 60 %")
-    noise_sigma: float = knob(3.0, least=0.0, most=10.0, source="two groups a step: 13 % of the points are 0 in a sound run")
     baseline_steps: int = knob(20, least=3, most=500, source="failure catalogue 3.2")
     mid_reward_margin: float = knob(0.05, least=0.0, most=0.4, source="failure catalogue 3.3, gate mid-reward")
     preset: Literal["default", "ragen", "ragen-paper"] = "default"
-
-
-FEW_POINTS, FEW_NOISE = 8, 0.15  # the noise of a sparse log cannot be told from so few points: each stands for many rollouts
 
 
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
@@ -101,39 +98,14 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         normal = normal * _explained(run, steps, params)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(normal > 0, values / normal, np.nan)
-    rungs = [
-        stats.either(
-            stats.held(
-                defined & (ratio < limit) & _credible(values, normal, steps, params.window_steps, params),
-                steps,
-                params.window_steps,
-            ),
-            stats.held(defined & _low_for_long(values, normal, steps, limit, params), steps, params.window_steps),
-        )
-        for limit in (params.watch_ratio, warning_ratio)
-    ]
-    level, onset = stats.ladder(*rungs)
+    window = params.window_steps
+    back, off = ~(defined & (ratio < params.clear_ratio)), ~(defined & (ratio < params.watch_ratio))
+    level, onset = stats.ladder(
+        stats.held(defined & (ratio < params.watch_ratio), steps, window, release=back, chance=params.watch_chance),
+        stats.held(defined & (ratio < warning_ratio), steps, window, release=off, chance=params.warning_chance),
+    )
     evidence = {"signal": name, "value": values, "baseline": normal, "ratio": ratio}
     return Track(steps, level, onset, ratio, np.full(len(steps), params.watch_ratio), evidence)
-
-
-def _credible(values: stats.Floats, normal: stats.Floats, steps: stats.Steps, window_steps: int, params: Params) -> stats.Flags:
-    """Whether the mean over a window lies further below normal than the noise of the start explains.
-
-    With two groups a step, half of the points are far off and some are 0: a few low ones in a row mean nothing.
-    """
-    points = stats.trailing(np.ones(len(values)), steps, window_steps, "sum")
-    noise = stats.early_noise(values, steps, params.baseline_steps)
-    if int(np.searchsorted(steps, steps[0] + params.baseline_steps, side="right")) < FEW_POINTS:
-        noise = np.minimum(noise, FEW_NOISE * normal)
-    error = noise / np.sqrt(points)
-    return np.asarray(normal - stats.trailing(values, steps, window_steps, "mean") > params.noise_sigma * error)
-
-
-def _low_for_long(values: stats.Floats, normal: stats.Floats, steps: stats.Steps, limit: float, params: Params) -> stats.Flags:
-    """Whether the mean over a longer window is low, for runs whose single points are too noisy to tell."""
-    smooth = stats.trailing(values, steps, params.long_steps, "mean")
-    return (smooth < limit * normal) & _credible(values, normal, steps, params.long_steps, params)
 
 
 def _explained(run: Run, steps: stats.Steps, params: Params) -> stats.Floats:

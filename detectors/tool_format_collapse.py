@@ -69,7 +69,7 @@ class Params:
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
     """Judge whether the output can still be parsed."""
     steps, valid = run.series("valid_action_frac")
-    empty = np.nan_to_num(run.at("empty_frac", steps))  # an empty rollout is a broken one, and no lack of rollouts
+    empty = np.nan_to_num(run.at("silent_frac", steps))  # an empty rollout is a broken one, and no lack of rollouts
     judged = ~(run.at("rollout_count", steps) < params.least_rollouts * (1 - empty))
     if not judged.any():
         return NotEvaluated(f"fewer than {params.least_rollouts} rollouts at every step")
@@ -99,7 +99,7 @@ DETECTOR = Detector(
         highest=Level.CRITICAL,
         tier="extension",
         needs=(("valid_action_frac",),),
-        uses=("rollout_count", "empty_frac"),
+        uses=("rollout_count", "silent_frac"),
         message="{value:.0%} of the turns hold a valid call or answer (it was {baseline:.0%})",
         remedies=(
             Remedy("Go back to the last checkpoint with valid output and interleave supervised steps on well-formed calls"),

@@ -372,7 +372,7 @@ CASES = {
         lambda g, k: "the move привет 行って 입니다 שלום and then мир 世界 하나 " * 3,
         lambda s: s["gibberish_frac"] == 1 and s["off_script_frac"] > 0.4,
     ),
-    "nothing": (lambda g, k: "", lambda s: s["empty_frac"] == 1 and s["rollout_count"] == 0 and "rep_4" not in s),
+    "nothing": (lambda g, k: "", lambda s: s["silent_frac"] == 1 and s["rollout_count"] == 0 and "rep_4" not in s),
 }  # fmt: skip
 
 
@@ -636,7 +636,7 @@ def test_real_validation_texts():
     assert {name: level for name, level in levels.items() if level} == {}
     assert run.metrics["rep_4"].between(0.08, 0.2).all()  # labels.tsv: text repetition about .1
     run, levels = judged(list(generations("verl-opd-len1-collapse")))
-    assert run.metrics["empty_frac"].iloc[2:].eq(1).all()
+    assert run.metrics["silent_frac"].iloc[2:].eq(1).all()
     assert levels["tool-format-collapse"] != Level.CLEAR
 
 

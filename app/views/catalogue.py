@@ -25,8 +25,8 @@ def catalogue() -> None:
     seen = {item.detector: item.severity for item in page.snapshot().report.findings} if page.readable() else {}
     left, right = st.columns([2, 5])
     with left:
-        family = st.pills("Family", families, key="family")
-        shown = [name for name, detector in known.items() if family in (None, detector.card.family)]
+        family = st.selectbox("Family", ["all families", *families], key="family", label_visibility="collapsed")
+        shown = [name for name, detector in known.items() if family in ("all families", detector.card.family)]
         chosen = st.radio(
             "Detector",
             shown,
@@ -113,12 +113,13 @@ def _words(found: Sequence[Episode]) -> None:
     if not found:
         st.markdown(":green[●] Clear on all of this run.")
         return
+    lines = []
     for item in found[:4]:
         alarms = ", ".join(f"{level.severity} at {step:,}" for level, step in item.alarm_steps.items())
         until = f"until {item.cleared_step:,}" if item.cleared_step is not None else "still on"
-        st.markdown(f":{TEXT_COLOURS[item.level.severity]}[●] began {item.onset_step:,}, {alarms}, {until}")
-    if len(found) > 4:
-        st.caption(f"and {len(found) - 4} more stretches")
+        lines.append(f":{TEXT_COLOURS[item.level.severity]}[●] began {item.onset_step:,}, {alarms}, {until}")
+    more = f":gray[and {len(found) - 4} more stretches]" if len(found) > 4 else ""
+    st.markdown("  \n".join(filter(None, [*lines, more])))
 
 
 def _story(detector_id: str) -> None:

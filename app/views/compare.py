@@ -7,12 +7,14 @@ from dataclasses import replace
 import streamlit as st
 
 from echotrap import comparison
-from echotrap.app import page, runs
+from echotrap.app import page, runs, texts
+from echotrap.app.components import rollout as reader
 from echotrap.app.components.chart import chart
 from echotrap.app.runs import Snapshot
 from echotrap.comparison import AXES, Axis, Parting
 from echotrap.errors import EchotrapError
 from echotrap.fields import FIELDS
+from echotrap.record import Run
 from echotrap.render import figures
 
 
@@ -30,7 +32,7 @@ def compare() -> None:
     first, *others = logs
     found = {other.name: comparison.partings(first, other, names, axis) for other in others}
     _summary(chosen, found, axis)
-    shown = names[:8]
+    shown = _signals(names)
     clicked = chart(
         figures.overlay(logs, shown, axis, marks=[(name, items[0].x) for name, items in found.items() if items]),
         key="compare",
@@ -41,6 +43,18 @@ def compare() -> None:
         st.rerun()
     _partings(found, axis)
     _settings(chosen)
+    _rollouts([seen.run for seen in chosen])
+
+
+def _signals(names: list[str]) -> list[str]:
+    with st.popover("Signals", icon=":material/tune:"):
+        return st.multiselect(
+            "Shown",
+            names,
+            names[:7],
+            format_func=lambda name: FIELDS[name].title if name in FIELDS else name,
+            key=f"overlaid-{len(names)}",
+        )
 
 
 def _choice() -> list[Snapshot]:
@@ -86,7 +100,7 @@ def _partings(found: dict[str, list[Parting]], axis: Axis) -> None:
             axis: item.x,
             "first run": item.a,
             "this run": item.b,
-            "noise widths apart": item.sigmas,
+            "noise widths apart": f"{item.sigmas:.1f}" if item.sigmas < 1000 else "no noise",
         }
         for name, items in found.items()
         for item in items
@@ -95,14 +109,16 @@ def _partings(found: dict[str, list[Parting]], axis: Axis) -> None:
         st.markdown(
             "**Where they part**  :gray[the first place at which a signal leaves the first run's noise band and stays outside]"
         )
-        st.dataframe(rows, hide_index=True, column_config={axis: st.column_config.NumberColumn(format="localized")})
+        columns = dict.fromkeys(("first run", "this run"), st.column_config.NumberColumn(format="%.4g"))
+        columns[axis] = st.column_config.NumberColumn(format="localized")
+        st.dataframe(rows, hide_index=True, column_config=columns)
 
 
 def _settings(chosen: list[Snapshot]) -> None:
     table = comparison.differences([seen.run for seen in chosen])
     st.markdown("**Settings that differ**")
     if not table:
-        st.caption("None that the logs tell of.")
+        st.caption("None that two logs or more tell of.")
         return
     names = [seen.run.name for seen in chosen]
     st.dataframe(
@@ -112,6 +128,28 @@ def _settings(chosen: list[Snapshot]) -> None:
         ],
         hide_index=True,
     )
+
+
+def _rollouts(logs: list[Run]) -> None:
+    """The same prompt, or the same place in the dump, at one step of each run."""
+    kept = [(run, run.rollouts) for run in logs if run.rollouts is not None and texts.steps_of(run.rollouts)][:3]
+    if len(kept) < 2:
+        return
+    st.markdown("**The same prompt in each run**")
+    steps = sorted({step for _, store in kept for step in texts.steps_of(store)})
+    wanted = page.step() or steps[-1]
+    default = min(steps, key=lambda step: abs(step - wanted))
+    step = st.select_slider("Step", steps, default, key=f"compared-step-{default}") if len(steps) > 1 else steps[0]
+    scored = [texts.at(run, store, min(texts.steps_of(store), key=lambda other: abs(other - step))) for run, store in kept]
+    prompts = list(dict.fromkeys(item.prompt for item in scored[0].rollouts if item.prompt))
+    shared = [text for text in prompts if all(any(item.prompt == text for item in other.rollouts) for other in scored)]
+    prompt = st.selectbox("Prompt", shared or ["the first of each dump"], key="compared-prompt")
+    for column, (run, _), seen in zip(st.columns(len(kept)), kept, scored, strict=True):
+        place = next((k for k, item in enumerate(seen.rollouts) if item.prompt == prompt), 0)
+        with column:
+            st.caption(f"{page.plain(run.name)}, step {seen.step:,}")
+            if seen.rollouts:
+                reader.show(seen.blocks(place), raw=seen.raw(place), key=f"compared-{run.source}", height=320)
 
 
 with page.guard():

@@ -30,7 +30,7 @@ def table() -> None:
     frame = pd.DataFrame([row.cells for row in rows])
     colours = [f"color: {COLOURS.get(row.severity, COLOURS['critical'])}; font-weight: 600" for row in rows]
     state = st.dataframe(
-        frame.style.apply(lambda _: colours, subset=["verdict"]).format(na_rep="", precision=0, thousands=","),
+        frame.style.apply(lambda _: colours, subset=["verdict"]),
         hide_index=True,
         height=min(38 + 35 * len(rows), 800),
         on_select="rerun",
@@ -39,9 +39,9 @@ def table() -> None:
         column_config={
             "verdict": st.column_config.TextColumn(width=210),
             "reward": st.column_config.LineChartColumn("reward", width=160),
-            "steps": st.column_config.NumberColumn(format="localized", width=80),
-            "began": st.column_config.NumberColumn(format="localized", width=80),
-            "alarm": st.column_config.NumberColumn(format="localized", width=80),
+            "steps": st.column_config.TextColumn(alignment="right", width=80),
+            "began": st.column_config.TextColumn(alignment="right", width=80),
+            "alarm": st.column_config.TextColumn(alignment="right", width=80),
         },
     )
     st.caption("Choose a row to open the run.")
@@ -86,15 +86,19 @@ def _row(item: Entry) -> Row:
     cells = {
         "run": item.name,
         "verdict": page.label(verdict.label, verdict.stage),
-        "began": verdict.onset_step,
-        "alarm": verdict.alarm_step,
-        "steps": report.run.steps,
+        "began": _number(verdict.onset_step),
+        "alarm": _number(verdict.alarm_step),
+        "steps": _number(report.run.steps),
         "signals": f"{report.coverage.present} of {report.coverage.of}",
         "framework": report.run.framework or report.run.format,
         "reward": values[:: max(len(values) // 80, 1)],
         "in short": verdict.headline,
     }
     return Row(RANK[verdict.severity], item.key, verdict.severity, cells)
+
+
+def _number(step: int | None) -> str:
+    return "" if step is None else f"{step:,}"
 
 
 def upload() -> None:

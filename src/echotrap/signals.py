@@ -31,7 +31,7 @@ __all__ = ["PREFERRED", "Memo", "cache_path", "derive", "sample", "start_of"]
 
 Progress = Callable[[int, int | None], None]
 
-VERSION = 4  # of the cached records: raise it when a definition changes
+VERSION = 5  # of the cached records: raise it when a definition changes
 PREFERRED = ("group_reward_std", "zero_std_frac")
 """Signals whose derived reading replaces the logged one: frameworks log them under wrong names or with a wrong tolerance."""
 

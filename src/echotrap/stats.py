@@ -21,7 +21,6 @@ __all__ = [
     "as_of",
     "baseline",
     "best_so_far",
-    "early_noise",
     "either",
     "fallen",
     "held",
@@ -34,6 +33,7 @@ __all__ = [
     "never",
     "noise",
     "noise_of_means",
+    "points_in",
     "risen",
     "rolling_mad",
     "rolling_median",
@@ -44,6 +44,7 @@ __all__ = [
     "spread",
     "trailing",
     "union",
+    "unlikely",
 ]
 
 Floats = NDArray[np.float64]
@@ -79,7 +80,7 @@ class Local(NamedTuple):
     spread: Floats
 
 
-def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None) -> Held:
+def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None, chance: float | None = None) -> Held:
     """Ask that a flag stays up for ``window_steps`` steps.
 
     With one point a step that means as many points in a row; on sparser logs it means at least two points in a row that span the
@@ -94,6 +95,8 @@ def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None 
     release : (n,) bool, optional
         Hysteresis: what ends a run of flags, both while it waits and once it is on; ``~flag`` by default. Between the two
         limits a point counts neither way, but more than half of the points of a run must be flagged before it is on.
+    chance : float, optional
+        Ask besides that so many flags in a row are :func:`unlikely` in view of the signal's own history.
 
     Examples
     --------
@@ -115,7 +118,10 @@ def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None 
     seen = np.cumsum(flag)
     flagged: Steps = seen - np.where(first > 0, seen[first - 1], 0)
     since = np.where(running, steps[first], -1).astype(np.int64)
-    enough = (flagged >= min(window_steps, 2)) & (steps - steps[first] + 1 >= window_steps) & (2 * flagged > index - first + 1)
+    usual = np.ones(n, bool) if chance is None else unlikely(flag, chance)
+    enough = (
+        usual & (flagged >= min(window_steps, 2)) & (steps - steps[first] + 1 >= window_steps) & (2 * flagged > index - first + 1)
+    )
     return Held(running & latch(flag & enough, ~running), since)
 
 
@@ -128,6 +134,26 @@ def held_points(flag: Flags, steps: Steps, points: int) -> Held:
 def spread(rung: Held, at: Steps, steps: Steps) -> Held:
     """A rung of one signal on the steps of another: its last word holds."""
     return Held(as_of(rung.on, at, steps, False), as_of(rung.since, at, steps, -1))
+
+
+def unlikely(flag: Flags, chance: float = 0.001) -> Flags:
+    """Where a run of flags is longer than the signal's own history makes likely.
+
+    With a share ``q`` of flags before the run began, ``k`` in a row have the chance ``q^k``: small batches are at their floor now
+    and then, and must stay there for longer than usual.
+
+    Examples
+    --------
+    >>> often = np.array([0, 1, 0, 1, 0, 1, 0, 1] + [1] * 9, bool)
+    >>> int(np.argmax(unlikely(often))) - 7 + 1
+    9
+    """
+    index = np.arange(len(flag))
+    last_off = np.maximum.accumulate(np.where(flag, -1, index)) if len(index) else index
+    length = index - last_off
+    before = np.concatenate(([0], np.cumsum(flag)))[np.maximum(last_off + 1, 0)]
+    share = np.clip(before / np.maximum(last_off + 1, 1), 0, 0.99) + 0.005
+    return np.asarray(flag & (length >= np.maximum(np.log(chance) / np.log(share), 2)))
 
 
 def lingering(flag: Flags, steps: Steps, quiet_steps: int) -> Held:
@@ -231,12 +257,18 @@ def trailing(
     return windows.by_steps(values, steps, window_steps, how)
 
 
+def points_in(steps: Steps, window_steps: int) -> Floats:
+    """How many points the last ``window_steps`` steps hold, the newest included."""
+    before = np.searchsorted(steps, steps - window_steps, side="right")
+    return np.arange(1, len(steps) + 1, dtype=np.float64) - before
+
+
 def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 5) -> Local:
     """What was usual lately: median and robust spread of the last ``window_steps`` steps, without the newest value.
 
     Where those hold fewer than ``min_points`` points, of that many points.
     """
-    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
+    points = points_in(steps, window_steps)
 
     def middle(x: Floats) -> Floats:
         by_points, by_steps = rolling_median(x, min_points), trailing(x, steps, window_steps)
@@ -250,7 +282,7 @@ def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 
 
 def local_quantile(values: Floats, steps: Steps, window_steps: int, share: float, *, min_points: int = 5) -> Floats:
     """A quantile over the same window as :func:`local`: the upper tail of what was usual. NaN at the first point."""
-    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
+    points = points_in(steps, window_steps)
     by_steps = windows.by_steps(values, steps, window_steps, "quantile", share=share)
     by_points = windows.by_points(values, min_points, "quantile", share=share)
     return np.concatenate(([np.nan], np.where(points < min_points, by_points, by_steps)))[: len(values)]
@@ -269,7 +301,8 @@ def union(*axes: Steps) -> Steps:
     longest = max(axes, key=len, default=np.empty(0, np.int64))
     if all(len(axis) == 0 or (len(axis) == len(longest) and np.array_equal(axis, longest)) for axis in axes):
         return longest.copy()
-    return np.unique(np.concatenate(axes))
+    steps = np.sort(np.concatenate(axes))
+    return steps[np.diff(steps, prepend=steps[:1] - 1) > 0]
 
 
 def noise(values: Floats, window_points: int = 50, how: Literal["median", "mean"] = "median") -> Floats:
@@ -282,15 +315,6 @@ def noise(values: Floats, window_points: int = 50, how: Literal["median", "mean"
     jumps[:1] = np.nan
     scale = 1.4826 / np.sqrt(2) if how == "median" else np.sqrt(np.pi) / 2
     return np.asarray(scale * windows.by_points(jumps, window_points, how), dtype=np.float64)
-
-
-def early_noise(values: Floats, steps: Steps, window_steps: int = 20) -> Floats:
-    """Step-to-step noise of the first ``window_steps`` steps (at least 3 points), then frozen: what a collapse cannot hide in."""
-    if len(values) < 3:
-        return np.full(len(values), np.nan)
-    last = max(2, int(np.searchsorted(steps, steps[0] + window_steps, side="right")) - 1)
-    so_far = noise(values, how="mean")
-    return so_far[np.minimum(np.arange(len(values)), last)]
 
 
 def fallen(values: Floats, steps: Steps, share: float, *, sigmas: float = 3.0) -> Flags:
@@ -332,10 +356,10 @@ def noise_of_means(values: Floats, steps: Steps, sigmas: float) -> Floats:
 
     ``sigmas`` standard deviations, or what the lowest and the highest of so many means differ by where windows hold few points.
     """
-    ones = np.ones(len(values))
-    extreme = np.sqrt(2 * np.log(np.maximum(np.cumsum(ones), 30)))
-    apart = trailing(ones, steps, 10, "sum") ** -0.5 + trailing(ones, steps, 20, "sum") ** -0.5
-    unsure = 1 + 1.5 / np.sqrt(np.minimum(np.cumsum(ones), 50))  # the noise is itself estimated
+    seen = np.arange(1, len(values) + 1)
+    extreme = np.sqrt(2 * np.log(np.maximum(seen, 30)))
+    apart = points_in(steps, 10) ** -0.5 + points_in(steps, 20) ** -0.5
+    unsure = 1 + 1.5 / np.sqrt(np.minimum(seen, 50))  # the noise is itself estimated
     out: Floats = unsure * np.nan_to_num(noise(values, how="mean")) * np.maximum(sigmas, extreme * apart)
     return out
 

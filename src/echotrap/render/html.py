@@ -228,7 +228,7 @@ def _facts(report: Report) -> str:
     run = report.run
     facts: dict[str, object] = {"source": run.source, "format": run.format, "framework": run.framework}
     facts |= {"framework version": run.framework_version, "steps": run.steps, "first step": run.first_step}
-    facts |= {"last step": run.last_step, **run.config}
+    facts |= {"last step": run.last_step, "also there, not judged": ", ".join(run.other_runs[:40]) or None, **run.config}
     facts |= {f"setting {name}": value for name, value in report.settings.items()}
     facts |= {"echotrap": report.tool_version, "report schema": report.schema_version}
     rows = [f"<tr><th>{_(name)}</th><td>{_(str(value))}</td></tr>" for name, value in facts.items() if value is not None]
