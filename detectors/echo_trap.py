@@ -18,10 +18,9 @@ run so far, at least 50 and at most 200 steps.
 
 * stage 1, forming: `reward-variance-collapse` or `zero-variance-groups` (unless all groups are right) or `template-collapse` or
   `cross-rollout-repetition` at watch.
-* stage 2, suspected: stage 1 that has lasted for 10 steps and, within M, an abnormal entropy (`entropy-collapse` or `entropy-
-  eruption`) or a repetition
-  detector of another kind at watch, while the outcome sets no new best. Where it stands well above its start, spread and entropy
-  fall by convergence too: then dispersion must be at warning, or the text speak.
+* stage 2, suspected: stage 1 that has lasted for 10 steps and, within M, an abnormal entropy (`entropy-collapse` or
+  `entropy-eruption`) or a repetition detector of another kind at watch, while the outcome sets no new best. Where it stands
+  well above its start, spread and entropy fall by convergence too: then dispersion must be at warning, or the text speak.
 * stage 3, confirmed: stage 2 and, within M, `gradient-spike` or `performance-drop` at warning; or all three published signs
   within M; or `format-floor` at critical; or dispersion and text both at warning within M while the outcome is not improving
   and the task is not solved (a true trap keeps an adequate reward).

@@ -40,7 +40,8 @@ table { border-collapse: collapse; width: 100%; } th, td { text-align: left; ver
 .pairs th { padding-right: 1.5rem; } .scroll { overflow-x: auto; }
 article { border-top: 1px solid var(--line); padding-top: .3rem; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: .8rem; }
-.rollout { border: 1px solid var(--line); background: var(--card); padding: .5rem .7rem; } mark { background: var(--mark);
+.rollout { border: 1px solid var(--line); background: var(--card); padding: .5rem .7rem; margin: 0 0 .5rem; }
+mark { background: var(--mark);
   color: inherit; } .panel p { margin: .4rem 0 0; font-size: .875rem; } svg { display: block; overflow: visible; }
 .panel > svg { border-bottom: 1px solid var(--line); } .line { fill: none; stroke: var(--info); stroke-width: 1.5;
   stroke-linecap: round; stroke-linejoin: round; vector-effect: non-scaling-stroke; } .band { fill: var(--soft); opacity: .18; }
@@ -187,15 +188,16 @@ def _value(item: Evidence) -> str:
 
 def _rollouts(rollouts: Iterable[RolloutRef]) -> str:
     """Before beside during."""
-    cards = []
+    sides: dict[str, list[str]] = {"before": [], "during": []}
     for item in rollouts:
-        about = [f"{item.when}: step {item.step}"]
+        about = [f"step {item.step}"]
         about += [f"group {item.group}"] if item.group is not None else []
         about += [f"reward {words.number(item.reward)}"] if item.reward is not None else []
         about += [item.origin] if item.origin else []
         text = f'<p class="soft">{_(" · ".join(about))}</p><pre>{_marked(item)}</pre>'
-        cards.append(f'<div class="rollout">{text}</div>')
-    return f'<div class="pair">{"".join(cards)}</div>' if cards else ""
+        sides[item.when].append(f'<div class="rollout">{text}</div>')
+    columns = [f"<div><p><b>{when.capitalize()}</b></p>{''.join(cards)}</div>" for when, cards in sides.items() if cards]
+    return f'<div class="pair">{"".join(columns)}</div>' if columns else ""
 
 
 def _marked(item: RolloutRef) -> str:
