@@ -14,10 +14,12 @@ curves it confirms a collapse rather than announcing one.
 How it decides
 --------------
 ``ratio = value / baseline``, baseline = median of the first 20 steps, times what a rising outcome leaves of the spread by
-itself (``sqrt(p (1 - p))`` against its start, where the scale of the reward is known). With R_w: watch when ``ratio < 0.5``,
-warning when ``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at its ceiling (R_w is undefined there). Without R_w:
-watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. In both cases for so long that the signal's own history
-makes it unlikely (chance 0.05 and 0.001): with a few small groups single steps have no spread. It clears above 0.7.
+itself (``sqrt(p (1 - p))`` against its start, where the scale of the reward is known).
+
+With R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at
+its ceiling (R_w is undefined there). Without R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. In both
+cases for so long that the signal's own history makes it unlikely (chance 0.05 and 0.001): with a few small groups single steps
+have no spread. It clears above 0.7.
 
 ``preset="ragen"`` is RAGEN's own stop rule: each of the last 10 steps below 10 % of the mean of the first 10;
 ``preset="ragen-paper"`` asks for 5 steps, as its appendix B.2 does.
