@@ -28,6 +28,7 @@ TAGS = {"copy": 0.5, "one_symbol": 0.5, "loop_coverage": 0.5, "gibberish": 0.5, 
 TAG_WORDS = {"loop_coverage": "loop", "one_symbol": "one symbol", "malformed": "malformed call"}
 MOST_EARLIER = 12
 MOST_SHOWN = 2000
+LONG_GROUP = 8  # characters: a longer name is shown as a number
 STORY_STEPS, STORY_ROLLOUTS = 40, 48
 RUN_OF_ONE = re.compile(r"(\S)\1{15,}|(\S{1,12}\s?)\2{9,}")
 
@@ -107,7 +108,7 @@ def _measured(source: str, fingerprint: str | None, step: int, _run: Run, _store
             "begins": [" ".join(item.text[:600].split())[:160] for item in scores.parsed],
         }
     )
-    if not any(item.group for item in rollouts):
+    if not any(item.group for item in rollouts) or table["group"].str.len().max() > LONG_GROUP:
         table["group"] = [str(number) for number in scores.group]
     table["passed"] = _passed(rollouts)
     return Scored(step, rollouts, scores, table, tuple(_remarks(_run, _store, rollouts, of)))

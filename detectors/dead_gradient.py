@@ -12,8 +12,8 @@ importance ratios masked to zero, a learning rate of zero, a solved task.
 How it decides
 --------------
 * watch: more than 70 % of the last 20 steps (at least 5 points) have a gradient of exactly zero.
-* warning: norm below 1 % of the baseline (median of the first 20 steps, zeros left out) for 5 steps; or exactly zero on all of
-  the last 20 steps.
+* warning: norm below 1 % of the baseline (median of the first 20 steps, zeros left out), or below a millionth, for 5 steps; or
+  exactly zero on all of the last 20 steps.
 
 A ``loss`` near zero is normal in on-policy GRPO and is not looked at.
 
@@ -59,6 +59,7 @@ class Params:
     """Working point; see the card of each knob for its source."""
 
     floor_ratio: float = knob(0.01, least=1e-6, most=0.2, low=0.003, high=0.03, source="failure catalogue C3")
+    floor_norm: float = knob(1e-6, least=0.0, most=1e-3, source="a run dead from its first step has no better baseline")
     zero_share: float = knob(0.7, least=0.1, most=1.0, low=0.8, high=0.5, source="sound runs with two groups a step reach 0.55")
     hold_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue C3")
     window_steps: int = knob(20, least=5, most=500, source="failure catalogue C3")
@@ -78,11 +79,13 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     seen = np.concatenate(([0], np.cumsum(~alive)))
     points = np.arange(1, len(steps) + 1) - window
     zero_share = (seen[1:] - seen[window]) / points
-    weak = alive & (ratio < params.floor_ratio)
+    weak = alive & ((ratio < params.floor_ratio) | (values < params.floor_norm))
     level, onset = stats.ladder(
         stats.held((zero_share > params.zero_share) & (points >= 5), steps, 1),
         stats.either(
-            stats.held(weak, steps, params.hold_steps, release=ratio > 2 * params.floor_ratio),
+            stats.held(
+                weak, steps, params.hold_steps, release=(ratio > 2 * params.floor_ratio) & (values > 2 * params.floor_norm)
+            ),
             stats.held((zero_share >= 1) & (points >= 5), steps, 1),
         ),
     )

@@ -66,7 +66,7 @@ class Params:
     rise_ratio: float = knob(1.5, least=1.1, most=10.0, low=2.0, high=1.3, source="failure catalogue B2; RAGEN curves")
     alive_ratio: float = knob(0.5, least=0.0, most=2.0, source="Sokoban-PPO erupts to 0.8 of its baseline")
     above_ratio: float = knob(
-        1.5, least=0.5, most=10.0, low=2.0, high=1.0, source="sound runs wander between their start and a third"
+        1.5, least=0.5, most=10.0, low=2.0, high=1.25, source="sound runs wander between their start and a third of it"
     )
     strong_ratio: float = knob(5.0, least=1.5, most=50.0, low=8.0, source="a sound diffusion run wanders by 3.8 in 2,000 steps")
     noise_sigma: float = knob(

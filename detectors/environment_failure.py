@@ -70,7 +70,7 @@ SHARES = ("tool_error_frac", "empty_frac")
 
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
     """Judge whether the environment answers."""
-    steps = np.unique(np.concatenate([run.series(name).steps for name in (*SHARES, "tool_latency")]))
+    steps = stats.union(*(run.series(name).steps for name in (*SHARES, "tool_latency")))
     arm = run.arm_steps
     watch, warning = stats.never(steps), stats.never(steps)
     normals = []

@@ -12,7 +12,7 @@ published collapses end on this floor; it is the cleanest critical alarm there i
 
 How it decides
 --------------
-Only for a run that has been off the floor before.
+Only for a run that has been off the floor before, for most of 20 steps.
 
 * critical, floor known: mean reward within 10 % of one penalty of ``max_turns x format_penalty`` and reward spread at most 2 %
   of its baseline, on one point.
@@ -89,17 +89,15 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         if turns and penalty:
             floor[:] = -abs(penalty) * turns
             pinned = flat & (np.abs(reward - floor) <= params.penalty_tolerance * abs(penalty))
-            was_off = np.logical_or.accumulate(~pinned)
-            critical = stats.held(pinned & was_off, steps, 1)
+            critical = stats.held(pinned & _was_off(pinned, steps), steps, 1)
         else:
             lowest, highest = stats.running_min(reward), stats.running_max(reward)
             floor = lowest
-            pinned = flat & (reward - lowest <= params.range_tolerance * (highest - lowest)) & (highest > lowest)
-            enough = _unlikely(pinned, params.chance)
-            warning = stats.held(pinned, steps, params.warning_steps)
-            warning = stats.Held(warning.on & enough, warning.since)
-            critical = stats.held(pinned, steps, params.critical_steps)
-            critical = stats.Held(critical.on & enough, critical.since)
+            pinned = flat & (reward - lowest <= params.range_tolerance * (highest - lowest))
+            sunk = pinned & _was_off(pinned, steps) & (highest > lowest)
+            warning, critical = (
+                stats.held(sunk, steps, window, chance=params.chance) for window in (params.warning_steps, params.critical_steps)
+            )
     valid = run.at("valid_action_frac", steps)
     critical = stats.either(critical, _invalid(run, steps, params))
     level, onset = stats.ladder(stats.never(steps), warning, critical)
@@ -109,6 +107,13 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         "what": np.where(pinned, "the reward is pinned at its floor", "actions are no longer valid"),
     }
     return Track(steps, level, onset, reward, floor, evidence)
+
+
+def _was_off(pinned: stats.Flags, steps: stats.Steps) -> stats.Flags:
+    """Whether the run has ever been off the floor for most of 20 steps: one lucky rollout is no normal state."""
+    off = stats.trailing((~pinned).astype(np.float64), steps, 20, "mean") >= 0.5
+    off[:2] = False
+    return np.asarray(np.logical_or.accumulate(off))
 
 
 def _no_spread(run: Run, steps: stats.Steps, reward: stats.Floats, params: Params) -> stats.Flags:
@@ -126,16 +131,6 @@ def _no_spread(run: Run, steps: stats.Steps, reward: stats.Floats, params: Param
     if run.has("reward_max") and run.has("reward_min"):
         flags.append(run.at("reward_max", steps) - run.at("reward_min", steps) <= tiny)
     return np.asarray(np.any(flags, axis=0)) if flags else np.zeros(len(steps), bool)
-
-
-def _unlikely(pinned: stats.Flags, chance: float) -> stats.Flags:
-    """Whether a run of such points is longer than the run's own history makes likely."""
-    index = np.arange(len(pinned))
-    last_off = np.maximum.accumulate(np.where(pinned, -1, index)) if len(index) else index
-    length = index - last_off
-    before = np.concatenate(([0], np.cumsum(pinned)))[np.maximum(last_off + 1, 0)]
-    share = np.clip(before / np.maximum(last_off + 1, 1), 0, 0.99) + 0.005
-    return np.asarray(pinned & (last_off >= 0) & (length >= np.maximum(np.log(chance) / np.log(share), 2)))
 
 
 def _invalid(run: Run, steps: stats.Steps, params: Params) -> stats.Held:

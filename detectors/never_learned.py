@@ -70,7 +70,7 @@ class Params:
 
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
     """Judge whether anything has been learned."""
-    steps = np.unique(np.concatenate([run.series(name).steps for name in ("eval_score", "success_rate", "reward_mean")]))
+    steps = stats.union(*(run.series(name).steps for name in ("eval_score", "success_rate", "reward_mean")))
     at, held_out = run.series("eval_score")
     none = (stats.running_max(held_out) < params.success) & (stats.running_min(held_out) >= 0)
     warning = stats.spread(stats.held_points(none, at, params.evaluations), at, steps)

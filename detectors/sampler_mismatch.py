@@ -81,7 +81,7 @@ ALL = (*SIGNALS, "is_ratio_mean", "is_ratio_std", "ess_frac")
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
     """Judge how well sampler and trainer agree."""
     names = [name for name in ALL if run.has(name)]
-    steps = np.unique(np.concatenate([run.series(name).steps for name in names]))
+    steps = stats.union(*(run.series(name).steps for name in names))
     watches, warnings = [], []
     for name in names:
         at, values = run.series(name)

@@ -62,7 +62,7 @@ class Params:
 
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
     """Judge how old the rollouts are."""
-    steps = np.unique(np.concatenate([run.series(name).steps for name in ("ess_frac", "policy_lag")]))
+    steps = stats.union(*(run.series(name).steps for name in ("ess_frac", "policy_lag")))
     at, share = run.series("ess_frac")
     lag_at, lag = run.series("policy_lag")
     level, onset = stats.ladder(

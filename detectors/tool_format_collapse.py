@@ -12,8 +12,9 @@ though the ability is still there, and every reward that needs the format is gon
 
 How it decides
 --------------
-Against the best 20-step median so far, and only where that is at least .8. Warning: 20 points below it. Critical: that for 2
-steps, or below .8 for 5 steps where it was at least .9. Needs 16 rollouts where their number is known.
+Against the best 20-step median so far, and only where that is at least .8. Warning: 20 points below it, and 4 standard
+deviations of its own step-to-step noise. Critical: that for 2 steps, or below .8 for 5 steps where it was at least .9. Needs 16
+rollouts where their number is known.
 
 Example
 -------
@@ -56,6 +57,7 @@ class Params:
     """Working point; see the card of each knob for its source."""
 
     drop: float = knob(0.2, least=0.05, most=0.9, low=0.3, high=0.15, source="failure catalogue E6")
+    noise_sigma: float = knob(4.0, least=0.0, most=20.0, low=5.0, high=3.0, source="a sound run with 20 rollouts moves by .2")
     floor: float = knob(0.8, least=0.1, most=1.0, low=0.7, source="failure catalogue E6")
     was_normal: float = knob(0.9, least=0.1, most=1.0, source="failure catalogue E6")
     was_usable: float = knob(0.8, least=0.1, most=1.0, source="below it the share moves by .1 from step to step")
@@ -67,13 +69,15 @@ class Params:
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
     """Judge whether the output can still be parsed."""
     steps, valid = run.series("valid_action_frac")
-    empty = np.nan_to_num(run.at("empty_frac", steps))  # an empty rollout is a broken one, and no lack of rollouts
+    empty = np.nan_to_num(run.at("silent_frac", steps))  # an empty rollout is a broken one, and no lack of rollouts
     judged = ~(run.at("rollout_count", steps) < params.least_rollouts * (1 - empty))
     if not judged.any():
         return NotEvaluated(f"fewer than {params.least_rollouts} rollouts at every step")
     usual = stats.rolling_median_steps(valid, steps, params.median_steps)
     normal = stats.running_max(np.concatenate(([np.nan], usual[:-1])))  # the best it was before this step
-    fell = judged & (normal >= params.was_usable) & (valid <= normal - params.drop)
+    noise = np.nan_to_num(np.concatenate(([np.nan], stats.noise(valid, how="mean")[:-1])))  # before this step
+    limit = normal - np.maximum(params.drop, params.noise_sigma * noise)
+    fell = judged & (normal >= params.was_usable) & (valid <= limit)
     low = judged & (normal >= params.was_normal) & (valid < params.floor)
     lost, sagging = stats.held(fell, steps, 2), stats.held(low, steps, params.window_steps)
     since = np.where(lost.on, lost.since, sagging.since)
@@ -82,7 +86,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         stats.held(fell, steps, 1),
         stats.Held(lost.on | sagging.on, since),
     )
-    return Track(steps, level, onset, valid, normal - params.drop, {"value": valid, "baseline": normal})
+    return Track(steps, level, onset, valid, limit, {"value": valid, "baseline": normal})
 
 
 DETECTOR = Detector(
@@ -94,7 +98,7 @@ DETECTOR = Detector(
         highest=Level.CRITICAL,
         tier="extension",
         needs=(("valid_action_frac",),),
-        uses=("rollout_count", "empty_frac"),
+        uses=("rollout_count", "silent_frac"),
         message="{value:.0%} of the turns hold a valid call or answer (it was {baseline:.0%})",
         remedies=(
             Remedy("Go back to the last checkpoint with valid output and interleave supervised steps on well-formed calls"),

@@ -111,8 +111,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
 
 def _error(values: Floats, steps: NDArray[np.int64], params: Params) -> Floats:
     """Standard error of the smoothed share: with two groups a step it is large."""
-    points = stats.trailing(np.ones(len(values)), steps, params.smooth_steps, "sum")
-    return np.nan_to_num(stats.noise(values, how="mean")) / np.sqrt(points)
+    return np.nan_to_num(stats.noise(values, how="mean")) / np.sqrt(stats.points_in(steps, params.smooth_steps))
 
 
 def _accuracy(run: Run, steps: NDArray[np.int64], smooth_steps: int) -> Floats:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
@@ -297,10 +296,21 @@ def test_a_reader_that_leaves_is_no_error(arguments: tuple[str, ...], here: Path
 def test_interrupting_is_130(here: Path) -> None:
     command = [sys.executable, "-m", "echotrap", "check", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV) as process:
-        time.sleep(3)  # it waits for standard input by then
+        assert process.stdin is not None
+        process.stdin.write(b" " * (1 << 20))  # more than a pipe holds: it reads by then
+        process.stdin.flush()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, b"Traceback" in err) == (130, b"", False)
+
+
+def test_a_name_out_of_a_log_cannot_steer_the_terminal(call, reports) -> None:
+    trap = reports["trap"]
+    reports["trap"] = trap.model_copy(update={"run": trap.run.model_copy(update={"name": "x\x1b[2J\ny"})})
+    code, out, err = call("check", "trap")
+    assert code == 1
+    assert "\x1b" not in out + err
+    assert len(err.splitlines()) == 1
 
 
 # what goes where ----------------------------------------------------------------------------------------------------
@@ -349,6 +359,11 @@ def test_several_formats_in_one_call(call, reports, here: Path) -> None:
 def test_a_format_that_went_into_a_file_is_not_printed(call, reports, here: Path) -> None:
     assert call("check", "healthy", "--format", "json", "-o", "whatever")[1] == ""
     assert json.loads((here / "whatever").read_text())["verdict"]["label"] == "healthy"
+    _, out, _ = call("check", "healthy", "-f", "text", "-o", "report.json")  # the ending speaks for itself
+    assert out.startswith("HEALTHY")
+    assert json.loads((here / "report.json").read_text())["verdict"]["label"] == "healthy"
+    call("check", "healthy", "-f", "json", "-o", "report.txt")
+    assert (here / "report.txt").read_text().startswith("{")
     _, out, _ = call("check", "trap", "-f", "text", "-f", "github", "-f", "json", "-o", "report.json")
     assert out.startswith("ECHO TRAP")
     assert "::error file=" in out
@@ -380,6 +395,15 @@ def test_a_terminal_without_blocks_gets_ascii(here: Path) -> None:
 def test_standard_input_is_read(here: Path) -> None:
     done = run("check", "-", "--format", "json", input=calm())
     assert json.loads(done.stdout)["run"]["steps"] == 60
+
+
+def test_a_folder_of_several_logs_says_what_was_not_judged(call, here: Path) -> None:
+    (here / "logs").mkdir()
+    for name in ("one", "two"):
+        (here / f"logs/{name}.jsonl").write_text(calm())
+    code, _, err = call("check", "logs")
+    assert (code, "logs also holds 1 other log that was not judged: " in err) == (0, True)
+    assert call("check", "logs", "--run", "one.jsonl")[2] == ""
 
 
 # many runs ----------------------------------------------------------------------------------------------------------

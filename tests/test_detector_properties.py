@@ -104,7 +104,7 @@ def test_the_unit_does_not_matter(name: str) -> None:
     scaled = [item for item in signals(detector) if FIELDS[item].high != 1.0 and "reward" not in item]
 
     @bounded
-    @given(frames(signals(detector)), st.sampled_from([1 / 4096, 1 / 8, 2.0, 1024.0]))
+    @given(frames(signals(detector)), st.sampled_from([1 / 8, 2.0, 1024.0]))
     def check(frame: pd.DataFrame, factor: float) -> None:
         other = frame.copy()
         columns = scaled if name != "reward-variance-collapse" else ["group_reward_std"]

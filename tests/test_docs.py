@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -48,6 +49,20 @@ def test_every_command_has_help_and_is_in_the_reference() -> None:
     for command in commands:
         assert f"\n## echotrap {command}\n" in text
     assert "\n    \n" not in text
+
+
+def test_options_that_pages_name_exist() -> None:
+    known = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", reference()))
+    for page in ROOT.glob("docs/*.md"):
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page.read_text()))
+        assert named <= known | {"--update-golden"}, page
+
+
+def test_settings_that_the_pipeline_page_shows_are_settings(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/ci.md").read_text(), re.DOTALL)
+    (tmp_path / "echotrap.toml").write_text(example)
+    found = config.load(tmp_path / "echotrap.toml", env={})
+    assert (found.fail_on, found.expect[0].verdict, found.suppress[0].detector) == ("warning", ("echo-trap",), "length-collapse")
 
 
 def test_json_output_keeps_to_the_published_schema(trap_report, healthy_report, scant_report) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from echotrap import alerts
+from echotrap import alerts, pipeline
 from echotrap.alerts import Alarm, Message, Store
 from echotrap.config import Settings, Suppression
 from echotrap.diagnosis import examine
@@ -354,3 +355,77 @@ def test_a_follower_gives_what_opening_gives(file: Path, watch: Callable[..., Wa
         look = follower.look()
     assert look is not None
     assert look.run.metrics.equals(open_run(file).metrics)
+
+
+def test_a_folder_may_get_its_log_after_its_rollouts(file: Path, watch: Callable[..., Watcher]) -> None:
+    clock = Clock()
+    watcher = watch(location=file.parent, clock=clock)
+    (file.parent / "rollouts").mkdir()
+    dump = json.dumps({"input": "p", "output": "a b c d e", "score": 1.0, "step": 1}) + "\n"
+    (file.parent / "rollouts" / "1.jsonl").write_text(dump * 4)
+    watcher.tick()
+    file.write_bytes(b"".join(LONG[:30]))
+    clock.now += 31
+    scene = watcher.tick()
+    assert scene.look is not None
+    assert scene.look.run.has("grad_norm")
+    assert scene.look.run.rollouts is not None
+
+
+def test_the_state_of_each_new_checkpoint_is_read(file: Path, watch: Callable[..., Watcher]) -> None:
+    clock = Clock()
+    watcher = watch(location=file.parent, clock=clock)
+    history = [json.loads(line) for line in LONG[:40]]
+    told = []
+    for saved in (10, 20, 30):
+        folder = file.parent / f"checkpoint-{saved}"
+        folder.mkdir()
+        state = {"global_step": saved, "log_history": history[:saved]}
+        (folder / "trainer_state.json").write_text(json.dumps(state))
+        clock.now += 31
+        scene = watcher.tick()
+        assert scene.look is not None
+        assert scene.look.run.steps[-1] == saved
+        told += scene.news
+    assert [(alarm.kind, alarm.step) for alarm in told] == [("opened", 20)]
+
+
+# ------------------------------------------------------------------------------- real logs
+
+SHARED = Path(os.environ.get("ECHOTRAP_SHARED", Path(__file__).parents[1] / ".." / "shared")) / "real_logs"
+SAMPLES = Path(__file__).parents[1] / "sample_runs"
+GROWING = (".jsonl", ".log", ".csv")
+REAL = [
+    "agentmem-stage2-dups/train_metrics.with_duplicates.jsonl",
+    "countdown-custom-entropy-const0/metrics.jsonl",
+    "hflog-gsm8k-rho1-strnum/gate2_rho1.00_seed42.log",
+    "hotpotqa-grpo-v1-kl-blowup/grpo.log",
+    "searchr1-entropy-then-reward-collapse/search-r1-grpo-qwen2.5-1.5b-verl-tool-agent.log",
+    "tfevents-wordle4070-entropy-dead",
+    "tinker-distill-entropy-collapse/distillation_on_metrics.jsonl",
+    "verl-opd-len1-collapse/output.log",
+]
+
+
+def recorded() -> list[Path]:
+    """Logs that grow line by line, or record by record."""
+    shared = [next(path.glob("*tfevents*")) if path.is_dir() else path for name in REAL if (path := SHARED / name).exists()]
+    samples = [path for path in sorted(SAMPLES.glob("*/*")) if path.name.removesuffix(".gz").endswith(GROWING)]
+    return [*shared, *samples]
+
+
+@pytest.mark.parametrize("path", recorded(), ids=lambda path: f"{path.parent.name}/{path.name}"[:60])
+def test_a_recorded_run_that_grows_again_gives_the_alarms_of_check_on_its_prefixes(path: Path, tmp_path: Path) -> None:
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    file = tmp_path / path.name.removesuffix(".gz")
+    watcher, told = Watcher(str(file), SETTINGS), set()
+    pieces = 6
+    for piece in range(pieces):
+        with file.open("ab") as out:
+            out.write(data[len(data) * piece // pieces : len(data) * (piece + 1) // pieces])
+        scene = watcher.tick()
+        if scene.look is not None:
+            assert scene.look.alarms == alerts.alarms(examine(pipeline.load(str(file), SETTINGS), SETTINGS))
+            told |= {(alarm.label, alarm.severity, alarm.step) for alarm in scene.news}
+    assert watcher.look is not None
+    assert told <= {(alarm.label, alarm.severity, alarm.step) for alarm in watcher.look.alarms}

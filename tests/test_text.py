@@ -14,9 +14,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from echotrap import signals, text
 from echotrap.detector import Level, NotEvaluated, Track, episodes
+from echotrap.fields import FIELDS
 from echotrap.record import Run
 from echotrap.registry import catalogue
 from echotrap.rollouts import MemoryStore, Message, Rollout
@@ -372,7 +375,7 @@ CASES = {
         lambda g, k: "the move привет 行って 입니다 שלום and then мир 世界 하나 " * 3,
         lambda s: s["gibberish_frac"] == 1 and s["off_script_frac"] > 0.4,
     ),
-    "nothing": (lambda g, k: "", lambda s: s["empty_frac"] == 1 and s["rollout_count"] == 0 and "rep_4" not in s),
+    "nothing": (lambda g, k: "", lambda s: s["silent_frac"] == 1 and s["rollout_count"] == 0 and "rep_4" not in s),
 }  # fmt: skip
 
 
@@ -620,6 +623,25 @@ def test_no_evidence_where_there_is_none():
     assert text.evidence(Run("r", "-", "frame", pd.DataFrame()), "echo-trap", 1, 2) == ()
 
 
+TAGS = ("<think>", "</think>", "<answer>", "</answer>", "<tool_call>", "<|im_start|>", "```python\n", "user\n", "\nassistant\n")
+PIECES = st.sampled_from((*TAGS, '{"a": 1}', "!!!!!!!!", "go left "))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(PIECES | st.text(max_size=12), max_size=25).map("".join), min_size=1, max_size=6))
+def test_no_text_is_too_strange(written):
+    items = [Rollout(1, item, prompt=str(k % 2), reward=float(k % 2)) for k, item in enumerate(written)]
+    scores = measure(items)
+    for name, value in scores.signals.items():
+        assert np.isfinite(value), name
+        if FIELDS[name].high is not None:
+            assert FIELDS[name].low <= value <= FIELDS[name].high, name
+    run = Run("r", "-", "frame", pd.DataFrame(), rollouts=MemoryStore(items))
+    for detector in ("within-rollout-repetition", "cross-rollout-repetition", "token-zero-output", "gibberish-output"):
+        for ref in text.evidence(run, detector, 1, 1):
+            assert all(0 <= span.start < span.end <= len(ref.text) for span in ref.spans)
+
+
 # --- real rollouts --------------------------------------------------------------------------------------------------------
 
 
@@ -636,7 +658,7 @@ def test_real_validation_texts():
     assert {name: level for name, level in levels.items() if level} == {}
     assert run.metrics["rep_4"].between(0.08, 0.2).all()  # labels.tsv: text repetition about .1
     run, levels = judged(list(generations("verl-opd-len1-collapse")))
-    assert run.metrics["empty_frac"].iloc[2:].eq(1).all()
+    assert run.metrics["silent_frac"].iloc[2:].eq(1).all()
     assert levels["tool-format-collapse"] != Level.CLEAR
 
 

@@ -8,15 +8,29 @@ from echotrap.app import page
 from echotrap.app.components import rollout
 from echotrap.report import Evidence, Finding, Report, RolloutRef
 
-__all__ = ["findings"]
+__all__ = ["findings", "proof"]
 
 
 def findings(report: Report) -> None:
-    """List the findings, worst and newest first; consequences of another finding come last."""
-    rank = {"critical": 0, "warning": 1, "info": 2}
-    ordered = sorted(report.findings, key=lambda f: (f.suppressed_by is not None, rank[f.severity], -f.alarm_step))
-    for number, finding in enumerate(ordered):
+    """List the findings: the one that gave the verdict its name, then worst and newest first; consequences come last."""
+    for number, finding in enumerate(_ordered(report)):
         _finding(finding, f"finding-{number}-{finding.detector}")
+
+
+def proof(report: Report) -> None:
+    """The rollouts that prove the leading finding, beside one from before its onset."""
+    shown = [finding for finding in _ordered(report) if finding.rollouts and finding.severity != "info"]
+    if shown:
+        st.markdown(f"**Rollouts that show it**  :gray[{page.plain(shown[0].title)}]")
+        _rollouts(shown[0], "proof")
+
+
+def _ordered(report: Report) -> list[Finding]:
+    rank = {"critical": 0, "warning": 1, "info": 2}
+    named = report.verdict.label
+    return sorted(
+        report.findings, key=lambda f: (f.detector != named, f.suppressed_by is not None, rank[f.severity], -f.alarm_step)
+    )
 
 
 def _finding(finding: Finding, key: str) -> None:
@@ -51,7 +65,7 @@ def _rollouts(finding: Finding, key: str) -> None:
         sides.setdefault(ref.when, ref)
     if not sides:
         return
-    for column, (when, ref) in zip(st.columns(len(sides)), sorted(sides.items()), strict=True):
+    for column, (when, ref) in zip(st.columns(2), sorted(sides.items(), reverse=True), strict=False):
         with column:
             reward = "" if ref.reward is None else f" · reward {ref.reward:g}"
             st.caption(f"{when} · step {ref.step:,} · rollout {ref.index}{reward}")

@@ -31,7 +31,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     turn.append(body);
     turns.append(turn);
   }
-  host.replaceChildren(bar, turns);
+  turns.prepend(bar);
+  host.replaceChildren(turns);
   turns.scrollTop = scrolled || 0;
   if (!data.keys) return undefined;
   const step = (event) => {

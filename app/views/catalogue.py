@@ -13,6 +13,7 @@ from echotrap.app import page
 from echotrap.app.components.chart import chart
 from echotrap.detector import Alert, Detector, Episode, Failed, NotEvaluated, Outcome
 from echotrap.diagnosis import examine
+from echotrap.live import Look
 from echotrap.record import Run
 from echotrap.render import figures
 
@@ -25,8 +26,8 @@ def catalogue() -> None:
     seen = {item.detector: item.severity for item in page.snapshot().report.findings} if page.readable() else {}
     left, right = st.columns([2, 5])
     with left:
-        family = st.pills("Family", families, key="family")
-        shown = [name for name, detector in known.items() if family in (None, detector.card.family)]
+        family = st.selectbox("Family", ["all families", *families], key="family", label_visibility="collapsed")
+        shown = [name for name, detector in known.items() if family in ("all families", detector.card.family)]
         chosen = st.radio(
             "Detector",
             shown,
@@ -51,7 +52,7 @@ def _detector(detector: Detector) -> None:
         seen = page.snapshot()
         st.markdown(f"**On {page.plain(seen.run.name)}, with your limits**")
         changed = _knobs(detector)
-        _verdict(detector, seen.run, changed)
+        _verdict(detector, seen, changed)
         if changed:
             lines = [f"[params.{card.id}]", *(f"{name} = {_toml(value)}" for name, value in changed.items())]
             st.code("\n".join(lines), language="toml")
@@ -83,8 +84,10 @@ def _knobs(detector: Detector) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value != getattr(detector.params, name)}
 
 
-def _verdict(detector: Detector, run: Run, changed: dict[str, Any]) -> None:
-    outcome = _examined(run, detector, changed)
+def _verdict(detector: Detector, seen: Look, changed: dict[str, Any]) -> None:
+    run = seen.run
+    known = seen.seen.outcomes.get(detector.card.id)
+    outcome = known if known is not None and not changed else _examined(run, detector, changed)
     if isinstance(outcome, NotEvaluated):
         st.info(f"It cannot look at this run: {page.plain(outcome.reason)}.")
         return
@@ -113,12 +116,13 @@ def _words(found: Sequence[Episode]) -> None:
     if not found:
         st.markdown(":green[●] Clear on all of this run.")
         return
+    lines = []
     for item in found[:4]:
         alarms = ", ".join(f"{level.severity} at {step:,}" for level, step in item.alarm_steps.items())
         until = f"until {item.cleared_step:,}" if item.cleared_step is not None else "still on"
-        st.markdown(f":{TEXT_COLOURS[item.level.severity]}[●] began {item.onset_step:,}, {alarms}, {until}")
-    if len(found) > 4:
-        st.caption(f"and {len(found) - 4} more stretches")
+        lines.append(f":{TEXT_COLOURS[item.level.severity]}[●] began {item.onset_step:,}, {alarms}, {until}")
+    more = f":gray[and {len(found) - 4} more stretches]" if len(found) > 4 else ""
+    st.markdown("  \n".join(filter(None, [*lines, more])))
 
 
 def _story(detector_id: str) -> None:

@@ -7,7 +7,7 @@ import streamlit as st
 from echotrap.app import page
 from echotrap.app.components.banner import banner, levers, settings
 from echotrap.app.components.chart import chart
-from echotrap.app.components.findings import findings
+from echotrap.app.components.findings import findings, proof
 from echotrap.app.components.step_bar import step_bar
 from echotrap.render import figures
 
@@ -40,6 +40,7 @@ def overview() -> None:
 
 def details() -> None:
     report = page.snapshot().report
+    proof(report)
     if report.findings:
         st.subheader("What was seen")
         findings(report)

@@ -12,7 +12,6 @@ import streamlit as st
 
 from echotrap.app import page, runs
 from echotrap.app.runs import Entry
-from echotrap.errors import EchotrapError
 from echotrap.render.figures import COLOURS
 from echotrap.report import RANK
 
@@ -30,7 +29,7 @@ def table() -> None:
     frame = pd.DataFrame([row.cells for row in rows])
     colours = [f"color: {COLOURS.get(row.severity, COLOURS['critical'])}; font-weight: 600" for row in rows]
     state = st.dataframe(
-        frame.style.apply(lambda _: colours, subset=["verdict"]).format(na_rep="", precision=0, thousands=","),
+        frame.style.apply(lambda _: colours, subset=["verdict"]),
         hide_index=True,
         height=min(38 + 35 * len(rows), 800),
         on_select="rerun",
@@ -39,9 +38,9 @@ def table() -> None:
         column_config={
             "verdict": st.column_config.TextColumn(width=210),
             "reward": st.column_config.LineChartColumn("reward", width=160),
-            "steps": st.column_config.NumberColumn(format="localized", width=80),
-            "began": st.column_config.NumberColumn(format="localized", width=80),
-            "alarm": st.column_config.NumberColumn(format="localized", width=80),
+            "steps": st.column_config.TextColumn(alignment="right", width=80),
+            "began": st.column_config.TextColumn(alignment="right", width=80),
+            "alarm": st.column_config.TextColumn(alignment="right", width=80),
         },
     )
     st.caption("Choose a row to open the run.")
@@ -76,25 +75,29 @@ def _judged(known: tuple[Entry, ...]) -> list[Row]:
 
 
 def _row(item: Entry) -> Row:
-    try:
-        report = runs.watched(item.location).look(max_age_s=60).report
-    except EchotrapError as error:
-        return Row(9, item.key, "insufficient", {"run": item.name, "verdict": "cannot be read", "in short": error.message})
+    scene = runs.watched(item.location).look(max_age_s=60)
+    if scene.look is None:
+        return Row(9, item.key, "insufficient", {"run": item.name, "verdict": "cannot be read", "in short": scene.trouble})
+    report = scene.look.report
     verdict = report.verdict
     reward = next((signal for signal in report.signals if signal.name in OUTCOMES), None)
     values = [value for value in reward.values if value is not None] if reward else []
     cells = {
         "run": item.name,
         "verdict": page.label(verdict.label, verdict.stage),
-        "began": verdict.onset_step,
-        "alarm": verdict.alarm_step,
-        "steps": report.run.steps,
+        "began": _number(verdict.onset_step),
+        "alarm": _number(verdict.alarm_step),
+        "steps": _number(report.run.steps),
         "signals": f"{report.coverage.present} of {report.coverage.of}",
         "framework": report.run.framework or report.run.format,
         "reward": values[:: max(len(values) // 80, 1)],
         "in short": verdict.headline,
     }
     return Row(RANK[verdict.severity], item.key, verdict.severity, cells)
+
+
+def _number(step: int | None) -> str:
+    return "" if step is None else f"{step:,}"
 
 
 def upload() -> None:

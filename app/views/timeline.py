@@ -19,7 +19,7 @@ GROUPS = {
     "Length": ("response_length", "response_length_max", "thinking_length", "truncated_frac", "num_turns", "tool_calls",
                "valid_action_frac"),
     "Text": ("rep_4", "char_rep", "repetitive_frac", "cross_rollout_share", "cross_group_share", "copies_frac",
-             "opening_share", "single_symbol_frac", "empty_frac", "retrieval_acc"),
+             "opening_share", "single_symbol_frac", "silent_frac", "retrieval_acc"),
 }  # fmt: skip
 
 

@@ -18,6 +18,10 @@ Axis = Literal["step", "tokens", "wall time"]
 AXES: Mapping[Axis, str | None] = {"step": None, "tokens": "num_tokens", "wall time": "wall_time"}
 """What runs can be laid over one another by, and the signal that gives it."""
 
+CLOCKS = frozenset(("wall_time", "step_time", "epoch", "num_tokens", "tool_latency"))
+"""Signals that tell of the machine and not of the training."""
+PROGRESS = frozenset(("epoch", "global_step", "num_input_tokens_seen", "total_flos", "step", "train_runtime"))
+"""What some logs keep among their settings, though it only says how far they got."""
 SMOOTH_POINTS = 5
 NOISE_POINTS = 11
 BAND_SIGMAS = 4.0
@@ -50,9 +54,9 @@ class Parting(NamedTuple):
 
 
 def common(runs: Sequence[Run]) -> list[str]:
-    """Signals that all runs have, in the order of the first."""
-    first, *others = runs
-    return [str(name) for name in first.metrics.columns if all(run.has(str(name)) for run in (first, *others))]
+    """Signals that all runs have, in the order of the first; clocks left out."""
+    names = [str(name) for name in runs[0].metrics.columns if name not in CLOCKS]
+    return [name for name in names if all(run.has(name) for run in runs)]
 
 
 def aligned(run: Run, name: str, axis: Axis = "step") -> tuple[Floats, Series]:
@@ -90,13 +94,14 @@ def partings(a: Run, b: Run, names: Sequence[str], axis: Axis = "step") -> list[
 
 
 def differences(runs: Sequence[Run]) -> dict[str, tuple[object, ...]]:
-    """Settings in which runs differ, as far as their logs tell; ``None`` where a log does not."""
+    """Settings in which runs differ, as far as two logs or more tell; ``None`` where a log does not."""
     facts = [
         {**run.config.raw, **{k: getattr(run.config, k) for k in run.config.__dataclass_fields__ if k != "raw"}} for run in runs
     ]
-    keys = sorted({key for item in facts for key, value in item.items() if value is not None})
+    keys = sorted({key for item in facts for key, value in item.items() if value is not None and key not in PROGRESS})
     table = {key: tuple(item.get(key) for item in facts) for key in keys}
-    return {key: values for key, values in table.items() if len({str(value) for value in values}) > 1}
+    told = {key: [str(value) for value in values if value is not None] for key, values in table.items()}
+    return {key: values for key, values in table.items() if len(told[key]) > 1 and len(set(told[key])) > 1}
 
 
 def _parting(a: Run, b: Run, name: str, axis: Axis) -> Parting | None:
@@ -109,8 +114,7 @@ def _parting(a: Run, b: Run, name: str, axis: Axis) -> Parting | None:
     if len(x) < HOLD_POINTS:
         return None
     other = np.interp(x, where, right.values)
-    noise = 1.4826 * float(np.median(np.abs(left.values - stats.rolling_median(left.values, NOISE_POINTS))))
-    noise = max(noise, 1e-6 * float(np.abs(left.values).max()), 1e-12)  # a constant has no noise of its own
+    noise = _noise(left.values)
     ours, theirs = (stats.rolling_median(values, SMOOTH_POINTS) for values in (mine, other))
     apart = np.abs(theirs - ours) / noise
     places = np.arange(len(x), dtype=np.int64)
@@ -119,3 +123,11 @@ def _parting(a: Run, b: Run, name: str, axis: Axis) -> Parting | None:
         return None
     at = int(held.since[int(np.argmax(held.on))])
     return Parting(name, float(x[at]), int(steps[at]), float(ours[at]), float(theirs[at]), float(apart[at]))
+
+
+def _noise(values: Floats) -> float:
+    """Robust standard deviation around the local median; the plain one where more than half of the points are the same."""
+    off = np.abs(values - stats.rolling_median(values, NOISE_POINTS))
+    least = max(1e-6 * float(np.abs(values).max()), 1e-12)  # a constant has no noise of its own
+    robust = 1.4826 * float(np.median(off))
+    return robust if robust > least else max(float(np.sqrt(np.mean(off**2))), least)

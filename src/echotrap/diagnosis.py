@@ -27,6 +27,7 @@ from echotrap.detector import (
 )
 from echotrap.record import Run
 from echotrap.report import Report
+from echotrap.windows import latest
 
 __all__ = ["Examination", "Incident", "chosen", "diagnose", "examine"]
 
@@ -201,7 +202,7 @@ def examine(run: Run, settings: Settings | None = None) -> Examination:
     symptoms = _symptoms(run, raw, gate)
     family: dict[str, str] = {name: detector.card.family for name, detector in detectors.items()}
     symptoms = replace(symptoms, levels=verdicts.cap_critical(symptoms, family))
-    at = {name: np.searchsorted(run.steps, track.steps) for name, track in raw.items()}
+    at = {name: latest(run.steps, track.steps) for name, track in raw.items()}
     tracks = {name: replace(track, level=symptoms.levels[name][at[name]]) for name, track in raw.items()}
     for name, detector in detectors.items():
         if detector.combine is not None:
@@ -258,7 +259,7 @@ def _symptoms(run: Run, tracks: Mapping[str, Track], gate: gates.Gates) -> Sympt
     steps = run.steps
     levels, onsets = {}, {}
     for name, track in tracks.items():
-        where = np.searchsorted(track.steps, steps, side="right") - 1
+        where = latest(track.steps, steps)
         seen = where >= 0
         index = np.maximum(where, 0)
         levels[name] = (
@@ -267,7 +268,7 @@ def _symptoms(run: Run, tracks: Mapping[str, Track], gate: gates.Gates) -> Sympt
         onsets[name] = np.where(seen, track.onset[index], -1) if len(track.steps) else np.full(len(steps), -1)
     length = steps - steps[0] if len(steps) else steps
     memory = np.clip(MEMORY_SHARE * length, *MEMORY_STEPS)
-    return Symptoms(run, steps, levels, onsets, gate.improving, gate.solved, memory)
+    return Symptoms(run, steps, levels, onsets, gate.improving, gate.risen, gate.solved, memory)
 
 
 def _unexplained(symptoms: Symptoms) -> Levels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import time
 from collections import deque
@@ -13,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from echotrap import alerts, pipeline
+from echotrap import alerts, pipeline, windows
 from echotrap.alerts import Alarm, Message, Store
 from echotrap.assemble import RunBuilder
 from echotrap.config import Settings
@@ -23,7 +24,7 @@ from echotrap.notify import Channel, Dispatcher
 from echotrap.record import Run
 from echotrap.report import Report
 from echotrap.reporting import report as write_report
-from echotrap.sources import open_reader
+from echotrap.sources import entries, open_reader
 from echotrap.sources.base import Options, Reader
 
 __all__ = ["Follower", "Look", "Scene", "Watcher", "accepted", "span"]
@@ -32,6 +33,7 @@ STALL_FACTOR = 10.0
 STALL_LEAST_S = 60.0  # checkpoints and evaluations take their time
 STALL_UNKNOWN_S = 1800.0  # before the usual time between steps is known
 LONGEST_PAUSE_S = 300.0
+LISTING_S = 30.0  # a folder on a network is slow to list
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,7 @@ class Follower:
         self._builder = RunBuilder(reader, config=facts, framework=settings.run.framework)
         self._settings = settings
         self._memo: Memo = {}
+        self._memory: windows.Memory = {}
         self._look: Look | None = None
 
     def look(self) -> Look | None:
@@ -73,8 +76,16 @@ class Follower:
         SourceError
             The log cannot be read any more.
         """
-        if not self._builder.poll() and self._look is not None:
+        try:
+            new = self._builder.poll()
+        except Exception:
+            self._look = None  # rows may have come before it broke off
+            raise
+        if not new and self._look is not None:
             return self._look
+        key = self._builder.identity()
+        if self._look is not None and self._look.key != key:
+            self._memo, self._memory = {}, {}
         run = pipeline.declare(self._builder.build(), self._settings)
         if run.rollouts is not None:
             from echotrap import signals
@@ -82,9 +93,10 @@ class Follower:
             run = signals.derive(run, max_rollouts_per_step=self._settings.max_rollouts_per_step, memo=self._memo)
         if not len(run.steps):
             return None
-        seen = examine(run, self._settings)
+        with windows.growing(self._memory):
+            seen = examine(run, self._settings)
         report = pipeline.mark(write_report(seen), self._settings)
-        self._look = Look(run, seen, report, alerts.alarms(seen), self._builder.identity())
+        self._look = Look(run, seen, report, alerts.alarms(seen), key)
         return self._look
 
     def close(self) -> None:
@@ -174,6 +186,8 @@ class Watcher:
         self._trouble = ""
         self._key = ""
         self._first_met = False
+        self._layout: frozenset[str] = frozenset()
+        self._listed_at = 0.0
 
     def tick(self) -> Scene:
         """Look once. Trouble with the source is part of the scene; only a fault of the settings is raised."""
@@ -181,8 +195,8 @@ class Watcher:
         if now < self._again_at:
             return self._scene("away" if self.look else "waiting", now)
         try:
-            if self._follower is None:
-                self._follower = Follower(open_reader(self._location, self._options), self._settings)
+            self._open(now)
+            assert self._follower is not None
             look = self._follower.look()
         except (SourceError, OSError) as error:
             return self._failed(error, now)
@@ -202,6 +216,17 @@ class Watcher:
         if self._dispatcher is not None:
             self._dispatcher.close(patience_s)
         self._let_go()
+
+    def _open(self, now: float) -> None:
+        """Open the location, and again when a folder has got files of another kind: the log itself, or a newer checkpoint."""
+        if self._follower is not None and now < self._listed_at + LISTING_S:
+            return
+        layout = _layout(self._location)
+        if self._follower is not None and layout != self._layout:
+            self._let_go()
+        if self._follower is None:
+            self._follower = Follower(open_reader(self._location, self._options), self._settings)
+        self._layout, self._listed_at = layout, now
 
     def _let_go(self) -> None:
         """Forget the reader: before there is a step, a file or folder may still become any format."""
@@ -308,6 +333,17 @@ def accepted(alarm: Alarm, report: Report, settings: Settings) -> bool:
         return True
     grave = [item for item in report.findings if item.severity in ("warning", "critical") and item.suppressed_by is None]
     return bool(grave) and report.verdict.label == alarm.label and all(item.waived for item in grave)
+
+
+def _layout(location: str) -> frozenset[str]:
+    """Kinds of files below a folder; numbered ones are one kind, but each checkpoint has a state of its own."""
+    folder = Path(location)
+    if "://" in location or not folder.is_dir():
+        return frozenset()
+    names = (path.relative_to(folder).as_posix() for path in entries(folder))
+    return frozenset(
+        name if name.endswith("trainer_state.json") else re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", name) for name in names
+    )
 
 
 def _place(location: str) -> str:

@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from echotrap.windows import latest
+
 if TYPE_CHECKING:
     from echotrap.rollouts import RolloutStore
     from echotrap.sources.base import Note
@@ -171,7 +173,7 @@ class Run:
         series = self.series(name)
         out = np.full(len(steps), np.nan)
         if len(series.steps):
-            where = np.searchsorted(series.steps, steps, side="right") - 1
+            where = latest(series.steps, steps)
             out[where >= 0] = series.values[where[where >= 0]]
         return out
 

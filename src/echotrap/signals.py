@@ -31,7 +31,7 @@ __all__ = ["PREFERRED", "Memo", "cache_path", "derive", "sample", "start_of"]
 
 Progress = Callable[[int, int | None], None]
 
-VERSION = 4  # of the cached records: raise it when a definition changes
+VERSION = 5  # of the cached records: raise it when a definition changes
 PREFERRED = ("group_reward_std", "zero_std_frac")
 """Signals whose derived reading replaces the logged one: frameworks log them under wrong names or with a wrong tolerance."""
 
@@ -116,6 +116,9 @@ def derive(
     reader = Reader(run.rollouts, max_rollouts_per_step, seed)
     if not reader.steps:
         return run
+    if len(run.metrics) and not any(run.steps[0] <= step <= run.steps[-1] for step in reader.steps):
+        note = Note("rollouts", "rollouts whose steps lie outside of the run's were not measured", len(reader.steps))
+        return replace(run, notes=(*run.notes, note))
     start = reader.start()
     with _Cache(cache) as stored:
         columns, notes = _relate(_records(reader, start, stored, workers, progress, memo), len(reader.steps))

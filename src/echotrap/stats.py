@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from echotrap import windows
+
 __all__ = [
     "Held",
     "Local",
@@ -31,6 +33,8 @@ __all__ = [
     "never",
     "noise",
     "noise_of_means",
+    "points_in",
+    "risen",
     "rolling_mad",
     "rolling_median",
     "rolling_median_steps",
@@ -39,6 +43,8 @@ __all__ = [
     "spacing",
     "spread",
     "trailing",
+    "union",
+    "unlikely",
 ]
 
 Floats = NDArray[np.float64]
@@ -74,7 +80,7 @@ class Local(NamedTuple):
     spread: Floats
 
 
-def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None) -> Held:
+def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None, chance: float | None = None) -> Held:
     """Ask that a flag stays up for ``window_steps`` steps.
 
     With one point a step that means as many points in a row; on sparser logs it means at least two points in a row that span the
@@ -89,6 +95,8 @@ def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None 
     release : (n,) bool, optional
         Hysteresis: what ends a run of flags, both while it waits and once it is on; ``~flag`` by default. Between the two
         limits a point counts neither way, but more than half of the points of a run must be flagged before it is on.
+    chance : float, optional
+        Ask besides that so many flags in a row are :func:`unlikely` in view of the signal's own history.
 
     Examples
     --------
@@ -110,7 +118,10 @@ def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None 
     seen = np.cumsum(flag)
     flagged: Steps = seen - np.where(first > 0, seen[first - 1], 0)
     since = np.where(running, steps[first], -1).astype(np.int64)
-    enough = (flagged >= min(window_steps, 2)) & (steps - steps[first] + 1 >= window_steps) & (2 * flagged > index - first + 1)
+    usual = np.ones(n, bool) if chance is None else unlikely(flag, chance)
+    enough = (
+        usual & (flagged >= min(window_steps, 2)) & (steps - steps[first] + 1 >= window_steps) & (2 * flagged > index - first + 1)
+    )
     return Held(running & latch(flag & enough, ~running), since)
 
 
@@ -123,6 +134,26 @@ def held_points(flag: Flags, steps: Steps, points: int) -> Held:
 def spread(rung: Held, at: Steps, steps: Steps) -> Held:
     """A rung of one signal on the steps of another: its last word holds."""
     return Held(as_of(rung.on, at, steps, False), as_of(rung.since, at, steps, -1))
+
+
+def unlikely(flag: Flags, chance: float = 0.001) -> Flags:
+    """Where a run of flags is longer than the signal's own history makes likely.
+
+    With a share ``q`` of flags before the run began, ``k`` in a row have the chance ``q^k``: small batches are at their floor now
+    and then, and must stay there for longer than usual.
+
+    Examples
+    --------
+    >>> often = np.array([0, 1, 0, 1, 0, 1, 0, 1] + [1] * 9, bool)
+    >>> int(np.argmax(unlikely(often))) - 7 + 1
+    9
+    """
+    index = np.arange(len(flag))
+    last_off = np.maximum.accumulate(np.where(flag, -1, index)) if len(index) else index
+    length = index - last_off
+    before = np.concatenate(([0], np.cumsum(flag)))[np.maximum(last_off + 1, 0)]
+    share = np.clip(before / np.maximum(last_off + 1, 1), 0, 0.99) + 0.005
+    return np.asarray(flag & (length >= np.maximum(np.log(chance) / np.log(share), 2)))
 
 
 def lingering(flag: Flags, steps: Steps, quiet_steps: int) -> Held:
@@ -196,9 +227,7 @@ def rolling_median(values: Floats, window_points: int, *, exclude_last: int = 0)
 
     NaN where nothing is left.
     """
-    import pandas as pd
-
-    result = pd.Series(values).rolling(window_points, min_periods=1).median().to_numpy(dtype=np.float64)
+    result = windows.by_points(values, window_points)
     if exclude_last:
         result = np.concatenate((np.full(min(exclude_last, len(values)), np.nan), result[: max(len(values) - exclude_last, 0)]))
     return result
@@ -225,11 +254,13 @@ def trailing(
     >>> trailing(np.array([1.0, 5.0, 3.0, 9.0]), np.array([1, 2, 3, 40]), 3, "max").tolist()
     [1.0, 5.0, 5.0, 9.0]
     """
-    import pandas as pd
+    return windows.by_steps(values, steps, window_steps, how)
 
-    clock = pd.to_datetime(steps, unit="ns")  # only because pandas rolls over irregular steps on a clock
-    windows = pd.Series(values, index=clock).rolling(f"{window_steps}ns", min_periods=1)
-    return np.array(getattr(windows, how)(), dtype=np.float64)
+
+def points_in(steps: Steps, window_steps: int) -> Floats:
+    """How many points the last ``window_steps`` steps hold, the newest included."""
+    before = np.searchsorted(steps, steps - window_steps, side="right")
+    return np.arange(1, len(steps) + 1, dtype=np.float64) - before
 
 
 def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 5) -> Local:
@@ -237,7 +268,7 @@ def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 
 
     Where those hold fewer than ``min_points`` points, of that many points.
     """
-    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
+    points = points_in(steps, window_steps)
 
     def middle(x: Floats) -> Floats:
         by_points, by_steps = rolling_median(x, min_points), trailing(x, steps, window_steps)
@@ -251,12 +282,9 @@ def local(values: Floats, steps: Steps, window_steps: int, *, min_points: int = 
 
 def local_quantile(values: Floats, steps: Steps, window_steps: int, share: float, *, min_points: int = 5) -> Floats:
     """A quantile over the same window as :func:`local`: the upper tail of what was usual. NaN at the first point."""
-    import pandas as pd
-
-    points = np.arange(1, len(steps) + 1) - np.searchsorted(steps, steps - window_steps, side="right")
-    series = pd.Series(values, index=pd.to_datetime(steps, unit="ns"))
-    by_steps = series.rolling(f"{window_steps}ns", min_periods=1).quantile(share).to_numpy()
-    by_points = series.rolling(min_points, min_periods=1).quantile(share).to_numpy()
+    points = points_in(steps, window_steps)
+    by_steps = windows.by_steps(values, steps, window_steps, "quantile", share=share)
+    by_points = windows.by_points(values, min_points, "quantile", share=share)
     return np.concatenate(([np.nan], np.where(points < min_points, by_points, by_steps)))[: len(values)]
 
 
@@ -264,8 +292,17 @@ def as_of(values: NDArray[Any], at: Steps, steps: Steps, missing: Any) -> NDArra
     """Values of one signal as known at the steps of another: the latest at or before each."""
     if not len(at):
         return np.full(len(steps), missing)
-    where = np.searchsorted(at, steps, side="right") - 1
+    where = windows.latest(at, steps)
     return np.where(where >= 0, values[np.maximum(where, 0)], missing)
+
+
+def union(*axes: Steps) -> Steps:
+    """All steps of several ascending axes."""
+    longest = max(axes, key=len, default=np.empty(0, np.int64))
+    if all(len(axis) == 0 or (len(axis) == len(longest) and np.array_equal(axis, longest)) for axis in axes):
+        return longest.copy()
+    steps = np.sort(np.concatenate(axes))
+    return steps[np.diff(steps, prepend=steps[:1] - 1) > 0]
 
 
 def noise(values: Floats, window_points: int = 50, how: Literal["median", "mean"] = "median") -> Floats:
@@ -274,13 +311,10 @@ def noise(values: Floats, window_points: int = 50, how: Literal["median", "mean"
     The median forgives jumps; the mean is for signals with few distinct values, whose median difference may be zero. NaN at the
     first point.
     """
-    import pandas as pd
-
     jumps = np.abs(np.diff(values, prepend=values[:1]))
     jumps[:1] = np.nan
-    windows = pd.Series(jumps).rolling(window_points, min_periods=1)
     scale = 1.4826 / np.sqrt(2) if how == "median" else np.sqrt(np.pi) / 2
-    return np.asarray(scale * getattr(windows, how)(), dtype=np.float64)
+    return np.asarray(scale * windows.by_points(jumps, window_points, how), dtype=np.float64)
 
 
 def fallen(values: Floats, steps: Steps, share: float, *, sigmas: float = 3.0) -> Flags:
@@ -292,6 +326,22 @@ def fallen(values: Floats, steps: Steps, share: float, *, sigmas: float = 3.0) -
     fall = best_so_far(values, steps) - trailing(values, steps, 10, "mean")
     wide = running_max(values) - running_min(values)
     return np.asarray((fall >= share * wide) & (fall > noise_of_means(values, steps, sigmas)) & (wide > 0))
+
+
+def risen(values: Floats, steps: Steps, *, kept: float = 0.85) -> Flags:
+    """Whether an outcome stands at, or near, a best that is well above its start.
+
+    The 20-step median has kept ``kept`` of what the best one gained over the first 20 steps, and that gain is more than noise
+    can make of a flat outcome; and it lies in the upper half of all values that were seen. What falls meanwhile (reward spread,
+    entropy, gradient) is then what convergence looks like too.
+    """
+    smooth = trailing(values, steps, 20)
+    start = baseline(smooth, steps, off_factor=None)
+    best = running_max(np.where(np.isfinite(start), smooth, np.nan))
+    gain = best - start
+    low, high = running_min(values), running_max(values)
+    clear_gain = gain > np.maximum(noise_of_means(values, steps, 3.0), 0.1 * (high - low))
+    return np.asarray(clear_gain & (smooth - start >= kept * gain) & (smooth - low >= 0.5 * (high - low)))
 
 
 def best_so_far(values: Floats, steps: Steps) -> Floats:
@@ -306,10 +356,10 @@ def noise_of_means(values: Floats, steps: Steps, sigmas: float) -> Floats:
 
     ``sigmas`` standard deviations, or what the lowest and the highest of so many means differ by where windows hold few points.
     """
-    ones = np.ones(len(values))
-    extreme = np.sqrt(2 * np.log(np.maximum(np.cumsum(ones), 30)))
-    apart = trailing(ones, steps, 10, "sum") ** -0.5 + trailing(ones, steps, 20, "sum") ** -0.5
-    unsure = 1 + 1.5 / np.sqrt(np.minimum(np.cumsum(ones), 50))  # the noise is itself estimated
+    seen = np.arange(1, len(values) + 1)
+    extreme = np.sqrt(2 * np.log(np.maximum(seen, 30)))
+    apart = points_in(steps, 10) ** -0.5 + points_in(steps, 20) ** -0.5
+    unsure = 1 + 1.5 / np.sqrt(np.minimum(seen, 50))  # the noise is itself estimated
     out: Floats = unsure * np.nan_to_num(noise(values, how="mean")) * np.maximum(sigmas, extreme * apart)
     return out
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from echotrap.config import Settings
     from echotrap.policy import Ruling
     from echotrap.render import Format
-    from echotrap.report import Report, RunError
+    from echotrap.report import Report, RunError, RunFacts
 
 FREELY_MIXED = {"text", "github"}  # GitHub reads annotations out of any output
 
@@ -83,7 +83,7 @@ def check(
     )
     from echotrap import policy
     from echotrap.render import View, render
-    from echotrap.report import RunError
+    from echotrap.report import Report, RunError
 
     for notice in settings.notices:
         _console.talk(f"note: {notice}")
@@ -100,6 +100,8 @@ def check(
         if name != "text" or readable:  # what could not be read is talk, not a result
             _console.write(render(results, name, view))
     for result, ruling in zip(results, rulings, strict=True):
+        if run is None and isinstance(result, Report) and result.run.other_runs:
+            _console.talk(f"note: {_unread(result.run)}")
         _explain(result, ruling)
     raise typer.Exit(policy.overall(ruling.code for ruling in rulings))
 
@@ -135,19 +137,27 @@ def _target(text: str, formats: list[Format]) -> Target:
     name, equals, path = text.partition("=")
     if equals and name in FORMATS:
         return Target(name, Path(path))
-    ending = Path(text).suffix.lower()
-    guess = next((known for known, its in FORMATS.items() if its == ending), None)
-    if len(formats) == 1 and (guess is None or guess != formats[0]):
-        guess = formats[0]
-    if guess is None:
-        raise ConfigError(f"which format is {text!r} to have", where="--output", cure=f"write FORMAT={text}")
-    return Target(guess, Path(text))
+    endings = {ending: known for known, ending in FORMATS.items()}
+    by_ending = endings.get(Path(text).suffix.lower())
+    if by_ending is None or (by_ending in FREELY_MIXED and len(formats) == 1):  # .txt and .log say little
+        if len(formats) != 1:
+            raise ConfigError(f"which format is {text!r} to have", where="--output", cure=f"write FORMAT={text}")
+        return Target(formats[0], Path(text))
+    return Target(by_ending, Path(text))
 
 
 def _reference(location: str, settings: Settings, input_format: str | None) -> Report:
     from echotrap.pipeline import check as check_run
 
     return check_run(location, settings, format=input_format, workers=settings.jobs or _jobs.cores())
+
+
+def _unread(run: RunFacts) -> str:
+    """What else lies there: a gate that looked at one of several runs must say so."""
+    count = len(run.other_runs)
+    named = ", ".join(run.other_runs[:2]) + (", ..." if count > 2 else "")
+    many = f"{count} other log{'s' if count > 1 else ''}"
+    return f"{run.source} also holds {many} that {'were' if count > 1 else 'was'} not judged: {named} (--run NAME takes one)"
 
 
 def _explain(result: Report | RunError, ruling: Ruling) -> None:

@@ -142,7 +142,7 @@ def of_run(run: Run, report: Report, names: Iterable[str], *, selected: int | No
     for name in names:
         series = run.series(name)
         about, drawn = FIELDS.get(name), known.get(name)
-        log_axis = bool(about and about.log_axis and len(series.values) and series.values.min() > 0)
+        log_axis = bool(about and about.log_axis and len(series.values) and np.median(series.values) > 0)
         panels.append(
             Panel(
                 about.title if about else name,
@@ -173,7 +173,7 @@ def overlay(runs: Sequence[Run], names: Iterable[str], axis: Axis, *, marks: Ite
             few = drawable(Series(np.arange(len(x)), series.values), max(300, 4000 // len(runs)))
             at = x[np.minimum(few.steps, len(x) - 1)] if len(x) else x
             lines.append(Line(run.name, at, few.values, PALETTE[place % len(PALETTE)], points=len(x) < 60))
-        positive = all((line.y[np.isfinite(line.y)] > 0).all() for line in lines)
+        positive = all(np.nanmedian(line.y) > 0 for line in lines if len(line.y))
         title, unit = (about.title, about.unit) if about else (name, "")
         panels.append(Panel(title, unit, tuple(lines), bool(about and about.log_axis and positive)))
     colours = {run.name: PALETTE[place % len(PALETTE)] for place, run in enumerate(runs)}
@@ -188,11 +188,12 @@ def of_track(run: Run, detector: str, track: Track, found: Iterable[Episode], *,
     score = drawable(Series(track.steps, track.score))
     limit = drawable(Series(track.steps, track.limit))
     lines = (_line("judged", score), Line("limit", limit.steps.astype(np.float64), limit.values, COLOURS["critical"], "dash"))
-    spans = [
-        Shade(step, item.cleared_step if item.cleared_step is not None else last, level.severity)
-        for item in found
-        for level, step in item.alarm_steps.items()
-    ]
+    spans = []
+    for item in found:
+        end = item.cleared_step if item.cleared_step is not None else last
+        alarms = sorted(item.alarm_steps.items())
+        stops = [*(step for _, step in alarms[1:]), end]
+        spans += [Shade(step, stop, level.severity) for (level, step), stop in zip(alarms, stops, strict=True) if stop > step]
     panels = [Panel(detector, "", lines)]
     signal = track.evidence.get("signal")
     if isinstance(signal, str) and run.has(signal) and signal in FIELDS:
@@ -208,7 +209,7 @@ def stories(told: Clusters) -> Chart:
         Line(f"{place + 1}: {', '.join(terms[:3])}", x, told.shares[:, place], PALETTE[place % len(PALETTE)], stacked=True)
         for place, terms in enumerate(told.terms)
     )
-    return Chart((Panel("share of each story", "", lines),), panel_height=200, legend=lines)
+    return Chart((Panel("", "", lines),), panel_height=200, legend=lines[::-1])
 
 
 def _leading(report: Report) -> list[Signal]:

@@ -40,7 +40,8 @@ table { border-collapse: collapse; width: 100%; } th, td { text-align: left; ver
 .pairs th { padding-right: 1.5rem; } .scroll { overflow-x: auto; }
 article { border-top: 1px solid var(--line); padding-top: .3rem; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: .8rem; }
-.rollout { border: 1px solid var(--line); background: var(--card); padding: .5rem .7rem; } mark { background: var(--mark);
+.rollout { border: 1px solid var(--line); background: var(--card); padding: .5rem .7rem; margin: 0 0 .5rem; }
+mark { background: var(--mark);
   color: inherit; } .panel p { margin: .4rem 0 0; font-size: .875rem; } svg { display: block; overflow: visible; }
 .panel > svg { border-bottom: 1px solid var(--line); } .line { fill: none; stroke: var(--info); stroke-width: 1.5;
   stroke-linecap: round; stroke-linejoin: round; vector-effect: non-scaling-stroke; } .band { fill: var(--soft); opacity: .18; }
@@ -187,15 +188,16 @@ def _value(item: Evidence) -> str:
 
 def _rollouts(rollouts: Iterable[RolloutRef]) -> str:
     """Before beside during."""
-    cards = []
+    sides: dict[str, list[str]] = {"before": [], "during": []}
     for item in rollouts:
-        about = [f"{item.when}: step {item.step}"]
+        about = [f"step {item.step}"]
         about += [f"group {item.group}"] if item.group is not None else []
         about += [f"reward {words.number(item.reward)}"] if item.reward is not None else []
         about += [item.origin] if item.origin else []
         text = f'<p class="soft">{_(" · ".join(about))}</p><pre>{_marked(item)}</pre>'
-        cards.append(f'<div class="rollout">{text}</div>')
-    return f'<div class="pair">{"".join(cards)}</div>' if cards else ""
+        sides[item.when].append(f'<div class="rollout">{text}</div>')
+    columns = [f"<div><p><b>{when.capitalize()}</b></p>{''.join(cards)}</div>" for when, cards in sides.items() if cards]
+    return f'<div class="pair">{"".join(columns)}</div>' if columns else ""
 
 
 def _marked(item: RolloutRef) -> str:
@@ -228,7 +230,7 @@ def _facts(report: Report) -> str:
     run = report.run
     facts: dict[str, object] = {"source": run.source, "format": run.format, "framework": run.framework}
     facts |= {"framework version": run.framework_version, "steps": run.steps, "first step": run.first_step}
-    facts |= {"last step": run.last_step, **run.config}
+    facts |= {"last step": run.last_step, "also there, not judged": ", ".join(run.other_runs[:40]) or None, **run.config}
     facts |= {f"setting {name}": value for name, value in report.settings.items()}
     facts |= {"echotrap": report.tool_version, "report schema": report.schema_version}
     rows = [f"<tr><th>{_(name)}</th><td>{_(str(value))}</td></tr>" for name, value in facts.items() if value is not None]

@@ -6,7 +6,7 @@ import math
 from html import escape
 
 from echotrap.render import words
-from echotrap.report import Report, Signal
+from echotrap.report import RANK, Incident, Report, Signal
 
 __all__ = ["figure"]
 
@@ -105,21 +105,31 @@ def _shade(report: Report, axis: _Axis) -> str:
 
 
 def _lanes(report: Report, axis: _Axis) -> str:
-    """One bar an incident, its name above it."""
-    drawn = []
-    for item in sorted(report.incidents, key=lambda item: item.onset_step)[:MOST_LANES]:
-        start = 100 * axis.share(item.onset_step)
+    """One lane a detector, its name above it, with a bar for each of its incidents."""
+    lanes: dict[str, list[Incident]] = {}
+    for item in sorted(report.incidents, key=lambda item: item.onset_step):
+        lanes.setdefault(item.detector, []).append(item)
+    drawn = [_lane(detector, items, axis) for detector, items in list(lanes.items())[:MOST_LANES]]
+    left = len(lanes) - MOST_LANES
+    return "".join(drawn) + (f"<p><small>and {left} more detectors</small></p>" if left > 0 else "")
+
+
+def _lane(detector: str, items: list[Incident], axis: _Axis) -> str:
+    worst = max(items, key=lambda item: RANK[item.severity]).severity
+    times = f", {len(items)} times" if len(items) > 1 else ""
+    over = f"to {items[-1].cleared_step}" if items[-1].cleared_step is not None else "and lasting"
+    label = f"{detector}, {worst}{times}: {items[0].onset_step} {over}"
+    start = 100 * axis.share(items[0].onset_step)
+    at, anchor = (f"{start:.4g}%", "start") if start < 15 else ("100%", "end")
+    bars = ""
+    for item in items:
+        begin = 100 * axis.share(item.onset_step)
         end = 100 * axis.share(item.cleared_step) if item.cleared_step is not None else 100
-        over = f"to {item.cleared_step}" if item.cleared_step is not None else "and lasting"
-        label = f"{item.detector}, {item.severity}: {item.onset_step} {over}"
-        at, anchor = (f"{start:.4g}%", "start") if start < 30 else ("100%", "end")
-        drawn.append(
-            f'<svg class="lane" role="img" aria-label="{escape(label)}" width="100%" height="26">'
-            f'<text x="{at}" y="12" text-anchor="{anchor}">{escape(label)}</text>'
-            f'<rect class="{item.severity}" x="{start:.4g}%" width="{max(end - start, 0.4):.4g}%" y="16" height="6"/></svg>'
-        )
-    left = len(report.incidents) - MOST_LANES
-    return "".join(drawn) + (f"<p><small>and {left} more incidents</small></p>" if left > 0 else "")
+        bars += f'<rect class="{item.severity}" x="{begin:.4g}%" width="{max(end - begin, 0.3):.4g}%" y="16" height="6"/>'
+    return (
+        f'<svg class="lane" role="img" aria-label="{escape(label)}" width="100%" height="26">'
+        f'<text x="{at}" y="12" text-anchor="{anchor}">{escape(label)}</text>{bars}</svg>'
+    )
 
 
 def _ruler(report: Report, axis: _Axis) -> str:

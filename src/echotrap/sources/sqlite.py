@@ -32,8 +32,9 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
             yield connection
         finally:
             connection.close()
-    except sqlite3.Error as error:
-        raise SourceError(f"cannot be read as SQLite: {error}", where=str(path)) from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # a message about a damaged name may be no UTF-8
+        why = error if isinstance(error, sqlite3.Error) else "damaged"
+        raise SourceError(f"cannot be read as SQLite: {why}", where=str(path)) from error
 
 
 def columns(path: Path) -> dict[str, set[str]]:
@@ -56,13 +57,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-        except sqlite3.OperationalError:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             connection.close()
-            if "immutable" in mode:
+            if "immutable" in mode or not isinstance(error, sqlite3.OperationalError):
                 raise
-        except sqlite3.Error:
-            connection.close()
-            raise
         else:
             return connection
     raise AssertionError("unreachable")

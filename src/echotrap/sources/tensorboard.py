@@ -167,7 +167,7 @@ class _Frames(NamedTuple):
     need : int
         How long a buffer it takes to hold that one; 0 where its header is damaged.
     jumped : int
-        1 where a damaged stretch lies before ``end``.
+        Damaged stretches before ``end``.
     """
 
     starts: list[int]
@@ -190,30 +190,45 @@ def _frames(data: bytes) -> _Frames:
     if not starts:
         return _Frames([], [], [], 0)
     octets = np.frombuffer(data, np.uint8)
-    headers = np.array(starts)
-    sound = _stored(octets, headers + 8) == _masked_crc(octets, headers, np.full(len(headers), 8))
-    count, end, need, jumped = len(starts), at, 0, 0
-    if not sound.all():  # the chain of lengths is broken here: look for the next header that fits its checksum
+    sound = _is_sound(octets, np.array(starts))
+    end, need, jumped = at, 0, 0
+    if not sound.all():  # the chain of lengths is broken here
         count = int(np.argmin(sound))
-        sound_again = _next_header(octets, starts[count] + 1)
-        end, jumped = (starts[count], 0) if sound_again is None else (sound_again, 1)
+        at = starts[count]
+        del starts[count:], lengths[count:]
+        end, need, jumped = _salvage(octets, at, starts, lengths)
     elif at > len(data):
-        count -= 1
-        end, need = starts[count], HEADER + lengths[count] + FOOTER
-    begin, extent = headers[:count] + HEADER, np.array(lengths[:count], dtype=np.int64)
-    good = np.ones(count, dtype=bool)
+        end, need = starts.pop(), HEADER + lengths.pop() + FOOTER
+    begin, extent = np.array(starts, dtype=np.int64) + HEADER, np.array(lengths, dtype=np.int64)
+    good = np.ones(len(begin), dtype=bool)
     short = extent <= LARGEST_CHECKED
     good[short] = _stored(octets, (begin + extent)[short]) == _masked_crc(octets, begin[short], extent[short])
-    return _Frames(begin.tolist(), extent.tolist(), good.tolist(), end, need, jumped)
+    return _Frames(begin.tolist(), lengths, good.tolist(), end, need, jumped)
 
 
-def _next_header(octets: NDArray[np.uint8], start: int) -> int | None:
-    """Offset of the first plausible record header at or after ``start``."""
-    candidates = np.arange(start, len(octets) - HEADER + 1)
+def _salvage(octets: NDArray[np.uint8], at: int, starts: list[int], lengths: list[int]) -> tuple[int, int, int]:
+    """Add the records behind a damaged place, found by headers that fit their checksums; as in :class:`_Frames` otherwise."""
+    candidates = np.arange(at, len(octets) - HEADER + 1)
     for shift in (5, 6, 7):  # no record is longer than a terabyte
         candidates = candidates[octets[candidates + shift] == 0]
-    fits = _stored(octets, candidates + 8) == _masked_crc(octets, candidates, np.full(len(candidates), 8))
-    return int(candidates[fits][0]) if fits.any() else None
+    jumped = 0
+    for start in candidates[_is_sound(octets, candidates)].tolist():
+        if start < at:
+            continue  # inside of a record that was taken
+        length = int.from_bytes(octets[start : start + 8].tobytes(), "little")
+        jumped += start > at
+        at = start + HEADER + length + FOOTER
+        if at > len(octets):
+            return start, at - start, jumped
+        starts.append(start)
+        lengths.append(length)
+    return at, 0, jumped
+
+
+def _is_sound(octets: NDArray[np.uint8], headers: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether the lengths at the given offsets fit their checksums."""
+    fits: NDArray[np.bool_] = _stored(octets, headers + 8) == _masked_crc(octets, headers, np.full(len(headers), 8))
+    return fits
 
 
 def _crc_table() -> NDArray[np.uint32]:

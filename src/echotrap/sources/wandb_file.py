@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from echotrap.errors import SourceError
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, choose_run
 from echotrap.sources.jsonl import parse
@@ -33,6 +35,7 @@ FILE_HEADER, HEADER, BLOCK = 7, 7, 32768
 WINDOW = 128 * BLOCK
 FRAMEWORKS = ("verl", "openrlhf", "skyrl", "skyrl-train", "slime", "areal", "nemo-rl", "prime-rl", "open-instruct", "ms-swift")
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+UNUSED = {3, 6, 7, 8, 11}  # summary, files, system statistics, artifacts, telemetry: not worth decoding
 TABLE_TYPES = {"table-file": False, "incremental-table-file": True}
 TABLE_NAME = re.compile(r"(.+)_(\d+)_[0-9a-f]{20}\.table\.json$")
 
@@ -59,7 +62,7 @@ class WandbFileReader(Reader):
     def _begin(self) -> None:
         self._logs = [_TransactionLog(path, index) for index, path in enumerate(self._paths)]
         self.files = [str(path) for path in self._paths]
-        self.finished = False
+        self.finished, self.rollouts = False, None
         self.config.clear()
         self._counts: Counter[str] = Counter()
         self._exit_code: int | None = None
@@ -75,11 +78,13 @@ class WandbFileReader(Reader):
         self.rewound = any(log.shrank() for log in self._logs)
         if self.rewound:
             self._begin()
-        parse = Record.FromString
+        decode = Record.FromString
         for log in self._logs:
             for payload in log.records(self._counts):
+                if _field(payload) in UNUSED:
+                    continue
                 try:
-                    record = parse(payload)
+                    record = decode(payload)
                 except DecodeError:
                     self._counts["undecodable"] += 1
                     continue
@@ -104,9 +109,13 @@ class WandbFileReader(Reader):
     def _row(self, history: Any, log: _TransactionLog) -> Row:
         tree: dict[str, Any] = {}
         for item in history.item:
-            value = self._decoded(item.value_json)
-            if value is not _BAD:
-                _graft(tree, list(item.nested_key) or [item.key], value)
+            value, path = self._decoded(item.value_json), item.nested_key
+            if value is _BAD:
+                continue
+            if len(path) == 1:
+                tree[path[0]] = value
+            else:
+                _graft(tree, list(path) or [item.key], value)
         values, media = flatten(tree)
         for key, facts in media.items():
             kind = facts.get("_type")
@@ -126,7 +135,11 @@ class WandbFileReader(Reader):
 
     def _decoded(self, text: str) -> Any:
         try:
-            return parse(text.encode())
+            return orjson.loads(text)
+        except ValueError:
+            pass
+        try:
+            return parse(text.encode())  # a bare NaN
         except ValueError:
             self._counts["value"] += 1
             return _BAD
@@ -233,6 +246,17 @@ class _TransactionLog:
             position = base + at
             if len(data) < WINDOW:
                 return
+
+
+def _field(payload: bytes) -> int:
+    """Number of the field of a ``Record`` that says what it is; its ``num`` may come first. 0 where that is not plain to see."""
+    at = 0
+    if payload[:1] == b"\x08":
+        at = 1
+        while at < len(payload) and payload[at] & 0x80:
+            at += 1
+        at += 1
+    return payload[at] >> 3 if at < len(payload) and not payload[at] & 0x80 else 0
 
 
 def _checksum(data: bytes, at: int) -> int:

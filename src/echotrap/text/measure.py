@@ -335,7 +335,7 @@ _MEANS = {
     "cross_group_share": "cross_group_share",
     "compression_ratio": "compression_ratio",
     "thinking_words": "thinking_length",
-    "empty": "empty_frac",
+    "empty": "silent_frac",
     "off_script": "off_script_frac",
     "gibberish": "gibberish_frac",
     "repeated_turns": "repeated_turns_frac",
