@@ -139,6 +139,12 @@ def test_every_way_to_name_a_run(finished: Path) -> None:
         read(finished, run="nobody")
 
 
+def test_the_folder_of_a_run_is_called_as_the_run(finished: Path) -> None:
+    reader = open_reader(str(finished))
+    assert len(list(reader.poll())) > 5
+    assert reader.name == "grpo-live"
+
+
 def test_a_live_run_is_followed_and_nothing_is_read_twice(tmp_path: Path) -> None:
     with writing(tmp_path, 150, 0.01) as process:
         reader, rows, polls = follow(process, tmp_path)

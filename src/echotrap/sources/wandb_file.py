@@ -52,6 +52,8 @@ class WandbFileReader(Reader):
         Versions of the packages that were installed, where ``files/requirements.txt`` lists them.
     """
 
+    named = True
+
     def __init__(self, logs: list[Path], name: str) -> None:
         super().__init__(name)
         self.console: deque[str] = deque(maxlen=200)
@@ -132,8 +134,8 @@ class WandbFileReader(Reader):
             elif TABLE_TYPES[kind]:
                 self._incremental.add(key)
         self._rewards |= reward_functions(values)
-        if "training/global_step" in values:
-            self._newest = values["training/global_step"] if values["training/global_step"] == values.get("_step") else None
+        if isinstance(step := values.get("training/global_step"), int):
+            self._newest = step if step == values.get("_step") else None
         return Row(values, line=log.count, file=log.index)
 
     def _printed_rows(self) -> Iterator[Row]:
