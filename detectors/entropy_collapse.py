@@ -126,7 +126,7 @@ DETECTOR = Detector(
         highest=Level.CRITICAL,
         needs=(("entropy",),),
         uses=("reward_mean", "eval_score"),
-        gates=(*STANDARD_GATES, "not-improving"),
+        gates=(*STANDARD_GATES, "not-improving", "not-risen"),
         message="entropy fell to {value:.3g}, {ratio:.1%} of its baseline {baseline:.3g}",
         remedies=(
             Remedy(
