@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from echotrap.errors import SourceError
+from echotrap.sources import open_reader
 from echotrap.sources.base import Head, Options, Row
 from echotrap.sources.wandb_file import BLOCK, FORMAT, MAGIC, WandbFileReader
 
@@ -136,6 +137,12 @@ def test_every_way_to_name_a_run(finished: Path) -> None:
     assert len(counts) == 1
     with pytest.raises(SourceError, match="fits no single run"):
         read(finished, run="nobody")
+
+
+def test_the_folder_of_a_run_is_called_as_the_run(finished: Path) -> None:
+    reader = open_reader(str(finished))
+    assert len(list(reader.poll())) > 5
+    assert reader.name == "grpo-live"
 
 
 def test_a_live_run_is_followed_and_nothing_is_read_twice(tmp_path: Path) -> None:
@@ -324,3 +331,37 @@ def test_it_is_recognised_by_its_content(tmp_path: Path) -> None:
     path.write_bytes(b"{}")
     with pytest.raises(SourceError, match="not a W&B transaction log"):
         read(path)
+
+
+def test_a_run_that_has_only_begun_is_followed_from_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "wandb" / "offline-run-20260101_000000-a"
+    folder.mkdir(parents=True)
+    log = transaction_log(history(step) for step in range(5))
+    (folder / "run-a.wandb").write_bytes(log[:7])  # all that the SDK writes before its first block is full
+    reader = open_reader(str(tmp_path))
+    assert list(reader.poll()) == []
+    (folder / "run-a.wandb").write_bytes(log)
+    assert [row.values["_step"] for row in reader.poll()] == list(range(5))
+
+
+def verl(step: int) -> bytes:
+    from wandb.proto import wandb_internal_pb2
+
+    record = wandb_internal_pb2.Record()
+    for key, value in (("critic/score/mean", step / 10), ("training/global_step", step), ("_step", step)):
+        record.history.item.add(nested_key=[key], value_json=json.dumps(value))
+    return bytes(record.SerializeToString())
+
+
+def test_the_last_steps_of_a_killed_verl_run_come_from_what_it_printed(tmp_path: Path) -> None:
+    path = tmp_path / "run-a.wandb"
+    path.write_bytes(transaction_log(verl(step) for step in range(1, 6)))
+    (tmp_path / "files").mkdir()
+    printed = (f"step:{step} - critic/score/mean:{step / 10} - training/global_step:{step}\n" for step in range(1, 9))
+    (tmp_path / "files" / "output.log").write_text("loading\n" + "".join(printed))
+    reader, rows = read(path)
+    assert [row.values["training/global_step"] for row in rows] == list(range(1, 9))
+    assert [Path(reader.files[row.file]).name for row in rows] == ["run-a.wandb"] * 5 + ["output.log"] * 3
+    assert [(note.kind, note.count) for note in reader.notes] == [("supplemented", 3)]
+    path.write_bytes(transaction_log(verl(step) for step in range(1, 11)))  # it was alive after all, and its log catches up
+    assert [row.values["training/global_step"] for row in reader.poll()] == [9, 10]

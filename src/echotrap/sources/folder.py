@@ -72,6 +72,8 @@ class Folder(Reader):
 
     def _mirror(self) -> None:
         inner = self.inner
+        if inner.named:
+            self.name = inner.name
         self.files, self.finished = inner.files, inner.finished
         self.framework, self.framework_version = inner.framework, inner.framework_version
         self.config = {**self._facts, **inner.config}
@@ -122,7 +124,7 @@ def _open(location: str, options: Options) -> Reader:
         [Note("picked", f"{picked.name} was read; of {len(candidates)} logs it holds the most known signals")] if others else []
     )
     reader = Folder(folder, inner, beside, others, said)
-    if picked.path == folder or picked.path.parent == folder:
+    if not inner.named and (picked.path == folder or picked.path.parent == folder):
         reader.name = folder.resolve().name
     return reader
 
@@ -190,7 +192,7 @@ def _probe(item: Format, path: Path, folder: Path, options: Options) -> _Candida
         key for row in rows for key, value in flatten(row.values).items() if isinstance(value, int | float | str)
     )
     signals = len(name_keys(list(keys)).signals.keys() & FIELDS.keys()) if keys else 0
-    if not signals:
+    if not signals and path != folder:  # a whole folder of one format is a run, even before its first known signal
         return None
     name = path.relative_to(folder).as_posix() if path != folder else f"{item.name} files"
     return _Candidate(name, path, item, signals, info.st_size, info.st_mtime)
