@@ -41,6 +41,7 @@ __all__ = [
     "running_min",
     "spacing",
     "spread",
+    "thriving",
     "trailing",
     "union",
     "unlikely",
@@ -325,6 +326,16 @@ def fallen(values: Floats, steps: Steps, share: float, *, sigmas: float = 3.0) -
     fall = best_so_far(values, steps) - trailing(values, steps, 10, "mean")
     wide = running_max(values) - running_min(values)
     return np.asarray((fall >= share * wide) & (fall > noise_of_means(values, steps, sigmas)) & (wide > 0))
+
+
+def thriving(values: Floats, steps: Steps) -> Flags:
+    """Whether an outcome of training is about the best it has been, and clearly better than where it began.
+
+    What fades meanwhile (entropy, length, gradient) may fade because there is nothing left to learn.
+    """
+    best, smooth = best_so_far(values, steps), trailing(values, steps, 20, "mean")
+    gain = best - baseline(values, steps, off_factor=None)
+    return np.asarray((gain > noise_of_means(values, steps, 3.0)) & (smooth >= best - 0.2 * gain))
 
 
 def best_so_far(values: Floats, steps: Steps) -> Floats:
