@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
@@ -14,14 +13,18 @@ from pathlib import Path
 import streamlit as st
 
 from echotrap.app import runs
-from echotrap.app.runs import Entry, Snapshot
+from echotrap.app.runs import Entry
 from echotrap.errors import EchotrapError
+from echotrap.live import Look, Scene, span
 from echotrap.render.figures import COLOURS
 from echotrap.report import Report
 
 __all__ = ["choose_step", "entries", "entry", "following", "header", "live", "open_run", "plain", "snapshot", "step"]
 
 REFRESH_S = 2.0
+PATIENCE_S = 5.0
+WRITING_S = 120.0
+"""A log whose newest step is younger than this is taken to be still written."""
 STATIC = Path(__file__).parent / "static"
 
 
@@ -47,26 +50,32 @@ def open_run(key: str) -> None:
     share()
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> Look:
     """The run that is looked at, as it stands now; stops the page with a helpful line where there is none."""
     current = entry()
     if current is None:
         st.info("There is no run to show yet. Start with `echotrap dashboard PATH`, or upload a log on the **Runs** page.")
         st.stop()
-    try:
-        return runs.watched(current.location).look()
-    except EchotrapError as error:
-        complain(error)
+    scene = runs.watched(current.location).look()
+    if scene.look is None:
+        st.error(plain(scene.trouble) or "There is no step in this log yet.", icon=":material/error:")
+        st.fragment(_wait, run_every=PATIENCE_S)()
         st.stop()
+    return scene.look
+
+
+def _wait() -> None:
+    """A log that is not there yet may come."""
+    current = entry()
+    if current is not None and runs.watched(current.location).look().look is not None:
+        st.rerun()
+    st.caption("This page looks again by itself.")
 
 
 def readable() -> bool:
     """Whether there is a run that can be read."""
     current = entry()
-    try:
-        return current is not None and bool(runs.watched(current.location).look())
-    except EchotrapError:
-        return False
+    return current is not None and runs.watched(current.location).look().look is not None
 
 
 def complain(error: EchotrapError) -> None:
@@ -156,14 +165,13 @@ def header() -> None:
         if chosen != current.key:
             open_run(chosen)
             st.rerun()
-    try:
-        first = runs.watched(current.location).look()
-    except EchotrapError:  # the page says what is wrong, where it needs the run
+    scene = runs.watched(current.location).look()
+    if scene.look is None:  # the page says what is wrong, where it needs the run
         with left:
             st.html(f'<div class="et-head"><span class="et-dot et-insufficient"></span><b>{escape(current.name)}</b></div>')
         return
     with right:
-        st.session_state.setdefault("follow", first.writing)
+        st.session_state.setdefault("follow", _writing(scene))
         st.toggle("Live", key="follow", help="Follow a run that is still written")
     with left:
         live(_status)
@@ -171,11 +179,12 @@ def header() -> None:
 
 
 def _status() -> None:
-    seen = snapshot()
+    current, seen = entry(), snapshot()
+    assert current is not None
     run, verdict = seen.report.run, seen.report.verdict
     st.set_page_config(page_title=title(seen.report), page_icon=icon(verdict.severity))
     framework = " ".join(filter(None, (run.framework, run.framework_version))) or run.format
-    facts = [framework, f"{run.steps:,} steps", _age(seen)]
+    facts = [framework, f"{run.steps:,} steps", _pulse(runs.watched(current.location).look())]
     st.html(
         f'<div class="et-head"><span class="et-dot et-{verdict.severity}"></span><b>{escape(run.name)}</b>'
         f'<span class="et-pill et-{verdict.severity}">{escape(label(verdict.label, verdict.stage))}</span>'
@@ -183,20 +192,23 @@ def _status() -> None:
     )
 
 
-def _age(seen: Snapshot) -> str:
-    if seen.run.finished is True:
-        return "finished"
-    if seen.written_at is None:
-        return "not growing"
-    seconds = time.time() - seen.written_at
-    return f"live, last written {_ago(seconds)} ago" if seen.writing else f"quiet for {_ago(seconds)}"
+def _writing(scene: Scene) -> bool:
+    """Whether the log seems to be still written."""
+    return scene.status == "live" and scene.age_s is not None and scene.age_s < WRITING_S
 
 
-def _ago(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
+def _pulse(scene: Scene) -> str:
+    """How the run is doing as a process: age of its newest step, and whether it still writes."""
+    age = span(scene.age_s or 0.0)
+    rate = f", {scene.steps_per_minute:.3g} steps a minute" if scene.steps_per_minute else ""
+    if scene.status == "live":
+        return f"live, last step {age} ago{rate}" if _writing(scene) else f"quiet for {age}"
+    return {
+        "finished": "finished",
+        "stalled": f"stalled: no new step for {age}",
+        "away": f"does not answer: {scene.trouble}",
+        "waiting": "waiting for the first step",
+    }[scene.status]
 
 
 def card(name: str, said: str, severity: str, words: str, colour: str) -> None:

@@ -5,26 +5,19 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
-from echotrap import config, pipeline, signals
-from echotrap.assemble import RunBuilder
+from echotrap import config
 from echotrap.config import Settings
-from echotrap.errors import SourceError
-from echotrap.record import Run
-from echotrap.report import Report
-from echotrap.sources import open_reader
-from echotrap.sources.base import Options
+from echotrap.live import Scene, Watcher
 
-__all__ = ["MAX_UPLOAD_MB", "Entry", "Snapshot", "library", "samples", "watched"]
+__all__ = ["MAX_UPLOAD_MB", "Entry", "Watched", "library", "samples", "watched"]
 
 MAX_UPLOAD_MB = 200
-WRITING_S = 120.0
-"""A log that was touched less than this long ago is taken to be still written."""
 REST = 2.0
 """After a look, this many times its cost passes before the next: a huge run must not starve the trainer beside it."""
 REMOTE_S = 15.0
@@ -43,54 +36,31 @@ class Entry:
     location: str
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A run and its report as they stood at one moment."""
-
-    run: Run
-    report: Report
-    written_at: float | None
-    version: int
-
-    @property
-    def writing(self) -> bool:
-        """Whether the log seems to be still written."""
-        return self.run.finished is not True and self.written_at is not None and time.time() - self.written_at < WRITING_S
-
-
 class Watched:
-    """One reader of one run, shared by all viewers; looks again only when the log has changed, and reads only what is new."""
+    """One follower of one run, shared by all viewers; a look is as old as allowed, and reads only what is new."""
 
     def __init__(self, location: str, settings: Settings) -> None:
-        self.location, self.settings = location, settings
-        self._reader = open_reader(location, Options(framework=settings.run.framework))
-        self._builder = RunBuilder(self._reader)
+        self.remote = "://" in location
+        self._watcher = Watcher(location, settings)
         self._lock = threading.Lock()
-        self._last: Snapshot | None = None
-        self._stamp: tuple[float, int] | None = None
+        self._scene: Scene | None = None
         self._looked = self._cost_s = 0.0
 
-    def look(self, max_age_s: float = 1.0) -> Snapshot:
-        """The newest snapshot; reads new bytes when the last look is older than ``max_age_s``."""
+    def look(self, max_age_s: float = 1.0) -> Scene:
+        """What there is to see; looks again when the last look is older than ``max_age_s``."""
         with self._lock:
             began = time.monotonic()
-            rest = max(max_age_s, REST * self._cost_s, REMOTE_S if "://" in self.location else 0)
-            if self._last is not None and began - self._looked < rest:
-                return self._last
-            stamp = _stamp(self.location, self._reader.files)
-            if self._last is None or stamp is None or stamp != self._stamp:
-                run = pipeline.declare(self._builder.refresh(), self.settings)
-                run = signals.derive(run, max_rollouts_per_step=self.settings.max_rollouts_per_step)
-                version = 0 if self._last is None else self._last.version + 1
-                self._last = Snapshot(run, pipeline.judge(run, self.settings), stamp and stamp[0], version)
-                self._stamp, self._cost_s = stamp, time.monotonic() - began
-            self._looked = time.monotonic()
-            return self._last
+            rest = max(max_age_s, REST * self._cost_s, REMOTE_S if self.remote else 0)
+            if self._scene is None or began - self._looked >= rest:
+                self._scene = self._watcher.tick()
+                self._looked = time.monotonic()
+                self._cost_s = self._looked - began
+            return self._scene
 
 
 @st.cache_resource(max_entries=64, show_spinner="Reading the log …")
 def watched(location: str) -> Watched:
-    """The one reader of a location, whoever looks at it."""
+    """The one follower of a location, whoever looks at it."""
     watcher = Watched(location, config.load())
     watcher.look()
     return watcher
@@ -120,9 +90,7 @@ def _runs_at(location: str) -> Iterator[str]:
         yield location
         return
     path = Path(location)
-    if not path.exists():
-        raise SourceError("no such file or folder", where=location, cure="check the path that the dashboard was started with")
-    if path.is_file() or _holds_one_run(path):
+    if not path.is_dir() or _holds_one_run(path):  # what is not there yet is waited for
         yield str(path)
         return
     inside = sorted(child for child in path.iterdir() if not child.name.startswith((".", "_")))
@@ -165,13 +133,3 @@ def _name(location: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:6]
-
-
-def _stamp(location: str, files: Iterable[str]) -> tuple[float, int] | None:
-    """When the log was last written, and how many bytes it has: its files, its folder and the folders right inside."""
-    path = Path(location)
-    places = {path, *map(Path, files)}
-    if path.is_dir():
-        places |= {child for child in path.iterdir() if child.is_dir()}
-    facts = [(stat.st_mtime, stat.st_size) for stat in (place.stat() for place in places if place.exists())]
-    return (max(f[0] for f in facts), sum(f[1] for f in facts)) if facts else None

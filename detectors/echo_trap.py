@@ -18,8 +18,9 @@ run so far, at least 50 and at most 200 steps.
 
 * stage 1, forming: `reward-variance-collapse` or `zero-variance-groups` (unless all groups are right) or `template-collapse` or
   `cross-rollout-repetition` at watch.
-* stage 2, suspected: stage 1 and, within M, an abnormal entropy (`entropy-collapse` or `entropy-eruption`) or a repetition
-  detector of another kind at watch, while the outcome sets no new best.
+* stage 2, suspected: stage 1 that has lasted for 10 steps and, within M, an abnormal entropy (`entropy-collapse` or
+  `entropy-eruption`) or a repetition detector of another kind at watch, while the outcome sets no new best. Where it stands
+  well above its start, spread and entropy fall by convergence too: then dispersion must be at warning, or the text speak.
 * stage 3, confirmed: stage 2 and, within M, `gradient-spike` or `performance-drop` at warning; or all three published signs
   within M; or `format-floor` at critical; or dispersion and text both at warning within M while the outcome is not improving
   and the task is not solved (a true trap keeps an adequate reward).
@@ -41,7 +42,7 @@ Example
 >>> onsets = {name: np.where(level > 0, steps[np.argmax(level > 0)], -1) for name, level in seen.items()}
 >>> run = Run("example", "-", "frame", pd.DataFrame(index=pd.Index(steps, name="step")))
 >>> never = np.zeros(10, bool)
->>> symptoms = Symptoms(run, steps, seen, onsets, never, never, np.full(10, 50.0))
+>>> symptoms = Symptoms(run, steps, seen, onsets, never, never, never, np.full(10, 50.0))
 >>> [episode] = episodes(DETECTOR.combine(symptoms, DETECTOR.params))
 >>> episode.onset_step, [(int(level), step) for level, step in episode.alarm_steps.items()]
 (30, [(1, 30), (2, 50), (3, 80)])
@@ -100,10 +101,16 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     at, remembered = symptoms.at_least, symptoms.remembered
     stuck = ~symptoms.improving & ~symptoms.solved
 
+    floor = at(critical, "format-floor")
     dispersion, echo = at(watch, *DISPERSION), at(watch, "template-collapse", "cross-rollout-repetition")
     text, entropy = at(watch, *TEXT), at(watch, *ENTROPY)
+    quiet = ~(dispersion | text | floor | at(watch, "performance-drop"))
+    over = stats.held(quiet, symptoms.steps, params.exit_steps).on
     first = dispersion | echo
-    second = remembered(first) & (entropy | (remembered(dispersion) & text)) & stuck
+    unexplained = ~symptoms.risen | at(warning, *DISPERSION) | echo  # by convergence
+    lasts = stats.held(dispersion, symptoms.steps, params.exit_steps).on | echo
+    forming = stats.latch(first, over)
+    second = forming & remembered(lasts) & (remembered(entropy) | (remembered(dispersion) & text)) & stuck & unexplained
     confirming = at(warning, "gradient-spike", "performance-drop")
     triple = (
         remembered(dispersion)
@@ -112,11 +119,8 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
         & (dispersion | entropy | confirming)
     )
     both = remembered(at(warning, *DISPERSION)) & remembered(at(warning, *TEXT)) & stuck & (dispersion | text)
-    floor = at(critical, "format-floor")
     third = (remembered(second) & confirming) | (triple & stuck) | both | floor
 
-    quiet = ~(dispersion | text | floor | at(watch, "performance-drop"))
-    over = stats.held(quiet, symptoms.steps, params.exit_steps).on
     stage = np.zeros(len(symptoms.steps), np.int8)
     for height, flag in ((1, first), (2, second), (3, third)):
         stage[stats.latch(flag, over)] = height

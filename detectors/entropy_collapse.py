@@ -20,8 +20,7 @@ How it decides
   beyond its noise. The gate *not-improving* holds it back while the outcome sets new bests.
 * critical: ``ratio < 0.05`` for 10 steps; by policy it needs a second family.
 
-While the outcome of training is about the best it has been, and clearly better than at first, a low entropy stays a watch: there
-may be nothing left to learn. An entropy of exactly 0.0 on every row was not measured and is not judged.
+An entropy of exactly 0.0 on every row was not measured and is not judged.
 
 Example
 -------
@@ -51,7 +50,6 @@ The entropy mechanism of RL for reasoning, arXiv 2505.22617; DAPO, arXiv 2503.14
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,14 +84,12 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     abnormal = _abnormal_fall(values, steps, params) & (ratio < params.abnormal_ratio)
     low = ratio < params.gone_ratio
     back = ~(ratio < 2 * params.gone_ratio)
-    thriving = _outcome(run, steps, stats.thriving)
-    low &= ~thriving
     little = stats.held(ratio < params.watch_ratio, steps, params.watch_steps, release=~(ratio < 1.5 * params.watch_ratio))
     level, onset = stats.ladder(
         stats.either(little, stats.held(abnormal, steps, params.gone_steps)),
         stats.either(
             stats.held(low, steps, params.gone_steps, release=back),
-            stats.Held(little.on & _outcome(run, steps, stats.fallen, params.outcome_fall), little.since),
+            stats.Held(little.on & _worse(run, steps, params), little.since),
         ),
         stats.held(low, steps, 2 * params.gone_steps, release=back),
     )
@@ -101,10 +97,9 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     return Track(steps, level, onset, ratio, np.full(len(steps), params.watch_ratio), evidence)
 
 
-def _outcome(run: Run, steps: stats.Steps, rule: Callable[..., stats.Flags], *limits: float) -> stats.Flags:
-    """What a rule says about the outcome of training, on the steps of the entropy."""
+def _worse(run: Run, steps: stats.Steps, params: Params) -> stats.Flags:
     at, outcome = run.series("success_rate" if run.has("success_rate") else "reward_mean")
-    return stats.as_of(rule(outcome, at, *limits), at, steps, False)
+    return stats.as_of(stats.fallen(outcome, at, params.outcome_fall), at, steps, False)
 
 
 def _abnormal_fall(values: stats.Floats, steps: stats.Steps, params: Params) -> stats.Flags:
@@ -131,7 +126,7 @@ DETECTOR = Detector(
         highest=Level.CRITICAL,
         needs=(("entropy",),),
         uses=("reward_mean", "eval_score"),
-        gates=(*STANDARD_GATES, "not-improving"),
+        gates=(*STANDARD_GATES, "not-improving", "not-risen"),
         message="entropy fell to {value:.3g}, {ratio:.1%} of its baseline {baseline:.3g}",
         remedies=(
             Remedy(

@@ -16,9 +16,10 @@ robust deviations of the logarithm, 1.5 times the 90 % quantile of the last 200 
 separates collapsed from healthy runs, three does not.
 
 * watch: one event.
-* warning: events in 2 of 3 steps; or 3 within 20 steps; or one with ``factor >= 30`` (10 on sparse logs, where a point stands
-  for several steps) and above the run's baseline.
-* critical: ``factor >= 100``, or warning, with the reward a fifth of its range below the best of the last 20 steps.
+* warning: events at 2 of 3 points; or 3 within 20 steps; or one with ``factor >= 10`` and above the run's baseline with the
+  reward down; or one with ``factor >= 100``.
+* critical: a warning, or one event with ``factor >= 10``, with the reward down: its 10-step mean a fifth of its range, and three
+  deviations of its noise, below its best.
 
 An incident ends after 20 quiet steps.
 
@@ -28,7 +29,7 @@ Example
 >>> from echotrap.detector import Level, episodes
 >>> from echotrap.record import Run
 >>> norm = 0.5 + 0.1 * np.sin(np.arange(80.0))
->>> norm[60] = 25.0
+>>> norm[60:62] = 12.0
 >>> frame = pd.DataFrame({"grad_norm": norm}, index=pd.Index(range(1, 81), name="step"))
 >>> [episode] = episodes(DETECTOR(Run("example", "-", "frame", frame)))
 >>> episode.onset_step, episode.level.name, episode.cleared_step
@@ -70,7 +71,6 @@ class Params:
         6.0, least=2.0, most=20.0, low=8.0, high=5.0, source="failure catalogue C1; 1.9 per 500 healthy steps"
     )
     warning_factor: float = knob(10.0, least=3.0, most=100.0, low=20.0, high=7.0, source="RAGEN curves: healthy maximum 4.5")
-    single_factor: float = knob(30.0, least=5.0, most=1000.0, low=100.0, source="sound runs have single steps of 10-20 times")
     critical_factor: float = knob(100.0, least=10.0, most=1e6, source="RAGEN curves: never survived")
     tail_factor: float = knob(1.5, least=1.0, most=10.0, source="runs in which every fourth step has a gradient at all")
     reward_drop: float = knob(0.2, least=0.05, most=0.9, source="failure catalogue C1")
@@ -97,32 +97,20 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     tail = stats.local_quantile(values, steps, 4 * params.window_steps, 0.9)
     settled &= values > params.tail_factor * tail
     event = settled & (sigma >= params.event_sigma) & (factor >= np.where(sparse, params.warning_factor, params.event_factor))
-    large = (
-        settled
-        & (factor >= np.where(sparse, params.warning_factor, params.single_factor))
-        & ((sigma >= params.event_sigma) | sparse)
-    )
+    large = settled & (factor >= params.warning_factor) & ((sigma >= params.event_sigma) | sparse)
     count = event.astype(np.float64)
-    often = (stats.trailing(count, steps, 3, "sum") >= 2) | (stats.trailing(count, steps, 20, "sum") >= 3)
-    strong = (event & often) | (large & (values > normal))
-    worse = _reward_drop(run, steps, params)
+    points = np.arange(len(steps), dtype=np.int64)
+    often = (stats.trailing(count, points, 3, "sum") >= 2) | (stats.trailing(count, steps, 20, "sum") >= 3)
     huge = settled & (factor >= params.critical_factor) & (values > normal)
-    level, onset = stats.ladder(
-        stats.lingering(event | large, steps, params.quiet_steps),
-        stats.lingering(strong, steps, params.quiet_steps),
-        stats.lingering((strong | huge) & worse, steps, params.quiet_steps),
-    )
+    at, reward = run.series("reward_mean")
+    worse = stats.as_of(stats.fallen(reward, at, params.reward_drop), at, steps, False)
+    seen = stats.lingering(event | large, steps, params.quiet_steps)
+    alone = stats.lingering((event & often) | huge, steps, params.quiet_steps)
+    fallen = stats.lingering((event & often) | (large & (values > normal)), steps, params.quiet_steps)
+    backed = stats.Held(fallen.on & worse, np.where(fallen.on & worse, fallen.since, -1))
+    level, onset = stats.ladder(seen, stats.either(alone, backed), backed)
     evidence = {"value": values, "typical": np.exp(usual.centre), "factor": factor, "sigma": sigma}
     return Track(steps, level, onset, factor, np.full(len(steps), params.warning_factor), evidence)
-
-
-def _reward_drop(run: Run, steps: stats.Steps, params: Params) -> stats.Flags:
-    """Whether the reward is well below the best of the last 20 steps, on the scale of all it has shown."""
-    at, reward = run.series("reward_mean")
-    best = stats.trailing(reward, at, 21, "max")
-    wide = stats.running_max(reward) - stats.running_min(reward)
-    fallen = (best - reward >= params.reward_drop * wide) & (wide > 0)
-    return stats.as_of(fallen, at, steps, False)
 
 
 DETECTOR = Detector(

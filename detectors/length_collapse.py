@@ -18,8 +18,6 @@ How it decides
 * warning: ``ratio < 0.1`` for 5 steps. The gate *not-improving* holds it back.
 * critical: ``ratio < 0.1`` for 10 steps; by policy it needs a second family.
 
-While the outcome of training is about the best it has been, and clearly better than at first, shorter answers stay a watch.
-
 Example
 -------
 >>> import numpy as np, pandas as pd
@@ -78,8 +76,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     length = stats.trailing(values, steps, params.smooth_steps)
     normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
     ratio = np.divide(length, normal, out=np.full(len(values), np.nan), where=normal > 0)
-    at, outcome = run.series("success_rate" if run.has("success_rate") else "reward_mean")
-    gone = (ratio < params.gone_ratio) & ~stats.as_of(stats.thriving(outcome, at), at, steps, False)
+    gone = ratio < params.gone_ratio
     back = ~(ratio < 1.5 * params.gone_ratio)
     level, onset = stats.ladder(
         stats.either(
@@ -108,7 +105,7 @@ DETECTOR = Detector(
         family="length",
         highest=Level.CRITICAL,
         needs=(LENGTHS,),
-        uses=("valid_thinking_frac", "success_rate", "reward_mean"),
+        uses=("valid_thinking_frac", "success_rate", "eval_score"),
         gates=(*STANDARD_GATES, "not-improving"),
         message="{signal} fell to {value:.0f} tokens, {ratio:.0%} of its baseline {baseline:.0f}",
         remedies=(

@@ -49,6 +49,7 @@ healthy one.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,12 +110,27 @@ def _acquitted(held_out: Track, training: Track, held_out_row: stats.Steps, trai
 
 
 def _judge(run: Run, name: str, params: Params) -> Track:
-    """One outcome against its own best."""
+    """One outcome against its own best since the last declared change."""
     steps, values = run.series(name)
+    floor = _floor(run, name, steps, values)
+    cuts = [0, *sorted({int(at) for at in np.searchsorted(steps, run.arm_steps)} - {0, len(steps)}), len(steps)]
+    parts = [_judge_part(name, steps[lo:hi], values[lo:hi], floor[lo:hi], params) for lo, hi in itertools.pairwise(cuts)]
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def _joined(parts: list[Track]) -> Track:
+    """Tracks of consecutive stretches as one."""
+    evidence = {name: np.concatenate([np.asarray(part.evidence[name]) for part in parts]) for name in parts[0].evidence}
+    steps, level, onset, score, limit = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("steps", "level", "onset", "score", "limit")
+    )
+    return Track(steps, level, onset, score, limit, evidence)
+
+
+def _judge_part(name: str, steps: stats.Steps, values: stats.Floats, floor: stats.Floats, params: Params) -> Track:
     held_out = name == "eval_score"
     score = values if held_out else stats.trailing(values, steps, 10, "mean")
     best = stats.running_max(values) if held_out else stats.best_so_far(values, steps)
-    floor = _floor(run, name, steps, values)
     wide = stats.running_max(values) - stats.running_min(values)
     fall = best - score
     scaled = np.isfinite(floor)

@@ -13,10 +13,13 @@ curves it confirms a collapse rather than announcing one.
 
 How it decides
 --------------
-``ratio = value / baseline``, baseline = median of the first 20 steps. With R_w: watch when ``ratio < 0.5``, warning when
-``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at its ceiling (R_w is undefined there). Without R_w:
-watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. In both cases for so long that the signal's own history
-makes it unlikely (chance 0.05 and 0.001): with a few small groups single steps have no spread. It clears above 0.7.
+``ratio = value / baseline``, baseline = median of the first 20 steps, times what a rising outcome leaves of the spread by
+itself (``sqrt(p (1 - p))`` against its start, where the scale of the reward is known).
+
+With R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at
+its ceiling (R_w is undefined there). Without R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. In both
+cases for so long that the signal's own history makes it unlikely (chance 0.05 and 0.001): with a few small groups single steps
+have no spread. It clears above 0.7.
 
 ``preset="ragen"`` is RAGEN's own stop rule: each of the last 10 steps below 10 % of the mean of the first 10;
 ``preset="ragen-paper"`` asks for 5 steps, as its appendix B.2 does.
@@ -92,6 +95,8 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         steps, values = run.series(name)
         defined = np.ones(len(steps), bool)
     normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
+    if name == "group_reward_std":
+        normal = normal * _explained(run, steps, params)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(normal > 0, values / normal, np.nan)
     window = params.window_steps
@@ -102,6 +107,33 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     )
     evidence = {"signal": name, "value": values, "baseline": normal, "ratio": ratio}
     return Track(steps, level, onset, ratio, np.full(len(steps), params.watch_ratio), evidence)
+
+
+def _explained(run: Run, steps: stats.Steps, params: Params) -> stats.Floats:
+    """What a rising outcome leaves of the spread by itself: a yes-or-no reward of mean p has the spread sqrt(p (1 - p))."""
+    share = _position(run, steps)
+    spread = np.sqrt(np.clip(share * (1 - share), 0.0, 0.25))
+    start = stats.as_of(stats.baseline(share, steps, off_factor=None, window_steps=params.baseline_steps), steps, steps, np.nan)
+    before = np.sqrt(np.clip(start * (1 - start), 0.0, 0.25))
+    left = np.divide(spread, before, out=np.ones(len(steps)), where=(before > 0) & (share > start))
+    return np.where(np.isfinite(left), np.clip(left, 0.0, 1.0), 1.0)
+
+
+def _position(run: Run, steps: stats.Steps) -> stats.Floats:
+    """Where between its lowest and highest value the outcome stands (10-step mean); NaN where the scale is unknown."""
+    if run.has("success_rate"):
+        at, values = run.series("success_rate")
+        return stats.as_of(stats.trailing(values, at, 10, "mean"), at, steps, np.nan)
+    at, values = run.series("reward_mean")
+    smooth = stats.as_of(stats.trailing(values, at, 10, "mean"), at, steps, np.nan)
+    if run.has("reward_min") and run.has("reward_max"):
+        low, high = (stats.running_min(run.at("reward_min", steps)), stats.running_max(run.at("reward_max", steps)))
+    else:
+        unit = (stats.running_min(smooth) >= 0) & (stats.running_max(smooth) <= 1)
+        low, high = np.zeros(len(steps)), np.where(unit, 1.0, np.nan)
+    low = np.full(len(steps), run.config.reward_min) if run.config.reward_min is not None else low
+    high = np.full(len(steps), run.config.reward_max) if run.config.reward_max is not None else high
+    return np.divide(smooth - low, high - low, out=np.full(len(steps), np.nan), where=high > low)
 
 
 def _ragen(run: Run, window_steps: int) -> Track:

@@ -14,7 +14,7 @@ How it decides
 * watch: share above 0.1 and at least 0.1 above baseline for 5 steps; or above 0.5 for 10 steps whatever the baseline (then it is
   a matter of the configuration: raise the limit).
 * warning: above 0.5 and at least 0.3 above baseline for 5 steps.
-* critical: above 0.7 and at least 0.3 above baseline for 10 steps; or at least 0.99 on 20 logged points in a row.
+* critical: above 0.7 and at least 0.3 above baseline for 10 steps.
 
 The gate *not-improving* holds warning and critical back while the outcome sets new bests.
 
@@ -62,11 +62,9 @@ class Params:
     watch_share: float = knob(0.1, least=0.01, most=0.9, low=0.2, source="verl docs/perf/best_practices.rst")
     warning_share: float = knob(0.5, least=0.05, most=0.95, source="failure catalogue D1")
     critical_share: float = knob(0.7, least=0.1, most=0.99, source="failure catalogue D1")
-    total_share: float = knob(0.99, least=0.8, most=1.0, source="failure catalogue D1")
     watch_rise: float = knob(0.1, least=0.0, most=0.9, low=0.2, source="sound runs wander by 0.1")
     rise: float = knob(0.3, least=0.05, most=0.9, low=0.4, high=0.2, source="failure catalogue D1")
     hold_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue D1")
-    total_points: int = knob(20, least=3, most=200, source="failure catalogue D1")
     baseline_steps: int = knob(20, least=3, most=500, source="failure catalogue 3.2")
 
 
@@ -85,10 +83,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
             stats.held(values > params.warning_share, steps, 2 * hold),
         ),
         stats.held(risen & (values > params.warning_share), steps, hold, release=kept),
-        stats.either(
-            stats.held(risen & (values > params.critical_share), steps, 2 * hold, release=kept),
-            stats.held_points(values >= params.total_share, steps, params.total_points),
-        ),
+        stats.held(risen & (values > params.critical_share), steps, 2 * hold, release=kept),
     )
     evidence = {"share": values, "baseline": normal}
     return Track(steps, level, onset, values, np.full(len(steps), params.warning_share), evidence)
@@ -103,7 +98,7 @@ DETECTOR = Detector(
         highest=Level.CRITICAL,
         needs=(("truncated_frac",),),
         uses=("reward_mean", "response_length_max", "length_limit"),
-        gates=(*STANDARD_GATES, "not-improving"),
+        gates=(*STANDARD_GATES, "not-improving", "not-risen"),
         message="{share:.0%} of the responses are cut at the length limit; baseline {baseline:.0%}",
         remedies=(
             Remedy(

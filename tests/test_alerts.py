@@ -26,7 +26,7 @@ def seen(segments: tuple[Segment, ...] = (), **rules: list[int]) -> Examination:
     steps = np.arange(1, length + 1)
     run = Run("r", "r.jsonl", "jsonl", pd.DataFrame({"loss": np.zeros(length)}, index=pd.Index(steps)), segments=segments)
     no = np.zeros(length, bool)
-    symptoms = Symptoms(run, steps, {}, {}, no, no, np.full(length, 50.0))
+    symptoms = Symptoms(run, steps, {}, {}, no, no, no, np.full(length, 50.0))
     levels = {name.replace("_", "-"): np.array(level, np.int8) for name, level in rules.items()}
     return Examination(run, {}, {}, None, symptoms, levels)  # type: ignore[arg-type]
 

@@ -463,3 +463,17 @@ def test_a_table_of_many_keys_is_bounded(tmp_path: Path, monkeypatch: pytest.Mon
     assert run.metrics["reward_mean"].notna().sum() == 100
     assert run.metrics.shape[1] <= 16
     assert notes(run)["dropped"] > 0
+
+
+def test_steps_at_which_only_clocks_were_logged_are_no_steps(write: Write) -> None:
+    run = open_run(
+        str(
+            write(
+                {"train/global_step": 0, "profiling/Time taken: generate": 0.4, "_timestamp": 1.0},
+                {"train/global_step": 1, "train/reward": 0.5},
+                {"train/global_step": 1, "profiling/Time taken: generate": 0.3},
+            )
+        )
+    )
+    assert run.steps.tolist() == [1]
+    assert notes(run)["dropped"] == 1

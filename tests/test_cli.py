@@ -304,6 +304,15 @@ def test_interrupting_is_130(here: Path) -> None:
     assert (process.returncode, out, b"Traceback" in err) == (130, b"", False)
 
 
+def test_a_name_out_of_a_log_cannot_steer_the_terminal(call, reports) -> None:
+    trap = reports["trap"]
+    reports["trap"] = trap.model_copy(update={"run": trap.run.model_copy(update={"name": "x\x1b[2J\ny"})})
+    code, out, err = call("check", "trap")
+    assert code == 1
+    assert "\x1b" not in out + err
+    assert len(err.splitlines()) == 1
+
+
 # what goes where ----------------------------------------------------------------------------------------------------
 
 
@@ -350,6 +359,11 @@ def test_several_formats_in_one_call(call, reports, here: Path) -> None:
 def test_a_format_that_went_into_a_file_is_not_printed(call, reports, here: Path) -> None:
     assert call("check", "healthy", "--format", "json", "-o", "whatever")[1] == ""
     assert json.loads((here / "whatever").read_text())["verdict"]["label"] == "healthy"
+    _, out, _ = call("check", "healthy", "-f", "text", "-o", "report.json")  # the ending speaks for itself
+    assert out.startswith("HEALTHY")
+    assert json.loads((here / "report.json").read_text())["verdict"]["label"] == "healthy"
+    call("check", "healthy", "-f", "json", "-o", "report.txt")
+    assert (here / "report.txt").read_text().startswith("{")
     _, out, _ = call("check", "trap", "-f", "text", "-f", "github", "-f", "json", "-o", "report.json")
     assert out.startswith("ECHO TRAP")
     assert "::error file=" in out

@@ -276,3 +276,21 @@ def test_a_command_that_does_not_exist_or_end_is_reported() -> None:
 
 def test_a_command_that_reads_nothing_is_fine() -> None:
     Command(f"{sys.executable} -c pass", lambda: "x" * 1_000_000).send(MESSAGE)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what Apprise imports
+def test_email_goes_through_apprise_and_shows_no_address(
+    receiver: Receiver, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("apprise")
+    channel = open_one("email", receiver.url.replace("http://", "json://"), tmp_path)
+    channel.send(MESSAGE)
+    assert receiver.got[0]["title"] == MESSAGE.title
+    assert receiver.got[0]["message"].startswith(MESSAGE.headline)
+    receiver.statuses = [500]
+    with pytest.raises(DeliveryError) as caught:
+        channel.send(MESSAGE)
+    with pytest.raises(ConfigError) as refused:
+        open_one("email", f"nothing://{SECRET}", tmp_path)
+    shown = capfd.readouterr()
+    assert SECRET not in f"{caught.value} {refused.value} {caplog.text} {shown.out} {shown.err}"

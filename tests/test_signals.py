@@ -147,6 +147,12 @@ def test_steps_that_only_rollouts_have_are_added_without_an_origin():
     assert run.origin(10).line == 2
 
 
+def test_rollouts_of_another_time_are_left_out():
+    run = signals.derive(run_of(rollouts(0, [[0, 1], [1, 1]]), metrics={"loss": [1.0, 2.0]}, steps=[251, 252]), cache=False)
+    assert run.steps.tolist() == [251, 252]
+    assert "outside" in run.notes[-1].message
+
+
 def test_evaluation_rollouts_serve_where_there_are_no_others():
     items = [Rollout(s, f"a text of step {s}", reward=1.0, split="eval") for s in (10, 20)]
     run = signals.derive(run_of(items), cache=False)

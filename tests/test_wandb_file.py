@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from echotrap.errors import SourceError
+from echotrap.sources import open_reader
 from echotrap.sources.base import Head, Options, Row
 from echotrap.sources.wandb_file import BLOCK, FORMAT, MAGIC, WandbFileReader
 
@@ -324,3 +325,14 @@ def test_it_is_recognised_by_its_content(tmp_path: Path) -> None:
     path.write_bytes(b"{}")
     with pytest.raises(SourceError, match="not a W&B transaction log"):
         read(path)
+
+
+def test_a_run_that_has_only_begun_is_followed_from_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "wandb" / "offline-run-20260101_000000-a"
+    folder.mkdir(parents=True)
+    log = transaction_log(history(step) for step in range(5))
+    (folder / "run-a.wandb").write_bytes(log[:7])  # all that the SDK writes before its first block is full
+    reader = open_reader(str(tmp_path))
+    assert list(reader.poll()) == []
+    (folder / "run-a.wandb").write_bytes(log)
+    assert [row.values["_step"] for row in reader.poll()] == list(range(5))

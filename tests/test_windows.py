@@ -42,6 +42,16 @@ def test_what_is_known_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) ->
     assert lengths == [20]
 
 
+def test_newest_points_that_change_are_computed_again_and_nothing_piles_up() -> None:
+    x = np.arange(50.0)
+    memory: windows.Memory = {}
+    for n in range(30, 50):
+        with windows.growing(memory):
+            part = np.concatenate((x[:n], [-1.0]))  # the last step is still being written
+            np.testing.assert_array_equal(windows.by_points(part, 5), pd.Series(part).rolling(5, min_periods=1).median())
+    assert [len(known) for known in memory.values()] == [1]
+
+
 def test_what_a_caller_does_to_a_result_is_not_remembered() -> None:
     x = np.arange(9.0)
     with windows.growing({}):

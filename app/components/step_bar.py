@@ -5,14 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from echotrap.app import page
-from echotrap.app.runs import Snapshot
 from echotrap.fields import FIELDS
+from echotrap.live import Look
 from echotrap.render import figures
 
 __all__ = ["step_bar"]
 
 
-def step_bar(seen: Snapshot) -> None:
+def step_bar(seen: Look) -> None:
     """Show what was logged at the chosen step."""
     chosen = page.step()
     if chosen is None:

@@ -13,6 +13,7 @@ from echotrap.app import page
 from echotrap.app.components.chart import chart
 from echotrap.detector import Alert, Detector, Episode, Failed, NotEvaluated, Outcome
 from echotrap.diagnosis import examine
+from echotrap.live import Look
 from echotrap.record import Run
 from echotrap.render import figures
 
@@ -51,7 +52,7 @@ def _detector(detector: Detector) -> None:
         seen = page.snapshot()
         st.markdown(f"**On {page.plain(seen.run.name)}, with your limits**")
         changed = _knobs(detector)
-        _verdict(detector, seen.run, changed)
+        _verdict(detector, seen, changed)
         if changed:
             lines = [f"[params.{card.id}]", *(f"{name} = {_toml(value)}" for name, value in changed.items())]
             st.code("\n".join(lines), language="toml")
@@ -83,8 +84,10 @@ def _knobs(detector: Detector) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value != getattr(detector.params, name)}
 
 
-def _verdict(detector: Detector, run: Run, changed: dict[str, Any]) -> None:
-    outcome = _examined(run, detector, changed)
+def _verdict(detector: Detector, seen: Look, changed: dict[str, Any]) -> None:
+    run = seen.run
+    known = seen.seen.outcomes.get(detector.card.id)
+    outcome = known if known is not None and not changed else _examined(run, detector, changed)
     if isinstance(outcome, NotEvaluated):
         st.info(f"It cannot look at this run: {page.plain(outcome.reason)}.")
         return

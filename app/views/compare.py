@@ -10,10 +10,9 @@ from echotrap import comparison
 from echotrap.app import page, runs, texts
 from echotrap.app.components import rollout as reader
 from echotrap.app.components.chart import chart
-from echotrap.app.runs import Snapshot
 from echotrap.comparison import AXES, Axis, Parting
-from echotrap.errors import EchotrapError
 from echotrap.fields import FIELDS
+from echotrap.live import Look
 from echotrap.record import Run
 from echotrap.render import figures
 
@@ -57,7 +56,7 @@ def _signals(names: list[str]) -> list[str]:
         )
 
 
-def _choice() -> list[Snapshot]:
+def _choice() -> list[Look]:
     known = {item.key: item for item in page.entries()}
     current = page.entry()
     default = [current.key] if current else []
@@ -65,22 +64,22 @@ def _choice() -> list[Snapshot]:
     keys = st.multiselect("Runs", list(known), default, format_func=lambda key: known[key].name, key="compared", max_selections=8)
     chosen = []
     for key in keys:
-        try:
-            seen = runs.watched(known[key].location).look()
-            chosen.append(replace(seen, run=replace(seen.run, name=known[key].key)))
-        except EchotrapError as error:
-            page.complain(error)
+        scene = runs.watched(known[key].location).look()
+        if scene.look is None:
+            st.error(page.plain(scene.trouble) or f"There is no step in {page.plain(known[key].name)} yet.")
+        else:
+            chosen.append(replace(scene.look, run=replace(scene.look.run, name=known[key].key)))
     return chosen
 
 
-def _axis(chosen: list[Snapshot]) -> Axis:
+def _axis(chosen: list[Look]) -> Axis:
     possible: list[Axis] = [axis for axis, key in AXES.items() if key is None or all(seen.run.has(key) for seen in chosen)]
     if len(possible) == 1:
         return possible[0]
     return st.segmented_control("Align by", possible, default=possible[0], key="axis") or possible[0]
 
 
-def _summary(chosen: list[Snapshot], found: dict[str, list[Parting]], axis: Axis) -> None:
+def _summary(chosen: list[Look], found: dict[str, list[Parting]], axis: Axis) -> None:
     for column, seen, colour in zip(st.columns(len(chosen)), chosen, figures.PALETTE, strict=False):
         verdict = seen.report.verdict
         partings = found.get(seen.run.name, [])
@@ -114,7 +113,7 @@ def _partings(found: dict[str, list[Parting]], axis: Axis) -> None:
         st.dataframe(rows, hide_index=True, column_config=columns)
 
 
-def _settings(chosen: list[Snapshot]) -> None:
+def _settings(chosen: list[Look]) -> None:
     table = comparison.differences([seen.run for seen in chosen])
     st.markdown("**Settings that differ**")
     if not table:

@@ -12,7 +12,6 @@ import streamlit as st
 
 from echotrap.app import page, runs
 from echotrap.app.runs import Entry
-from echotrap.errors import EchotrapError
 from echotrap.render.figures import COLOURS
 from echotrap.report import RANK
 
@@ -76,10 +75,10 @@ def _judged(known: tuple[Entry, ...]) -> list[Row]:
 
 
 def _row(item: Entry) -> Row:
-    try:
-        report = runs.watched(item.location).look(max_age_s=60).report
-    except EchotrapError as error:
-        return Row(9, item.key, "insufficient", {"run": item.name, "verdict": "cannot be read", "in short": error.message})
+    scene = runs.watched(item.location).look(max_age_s=60)
+    if scene.look is None:
+        return Row(9, item.key, "insufficient", {"run": item.name, "verdict": "cannot be read", "in short": scene.trouble})
+    report = scene.look.report
     verdict = report.verdict
     reward = next((signal for signal in report.signals if signal.name in OUTCOMES), None)
     values = [value for value in reward.values if value is not None] if reward else []

@@ -52,7 +52,7 @@ MAX_STEP = 2**53
 _SPELLED = frozenset({"nan", "inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"})
 _NULLS = frozenset({"none", "null", "n/a", "na", "-"})
 _OF = re.compile(r"(\d+)/(\d+)")
-_NOISE = re.compile(r"^(?:time|timing|perf|_)|(?:^|/)(?:epoch|timestamp)$")
+_NOISE = re.compile(r"^(?:time|timing|perf|profiling|_)|(?:^|/)(?:epoch|timestamp)$")
 
 
 def read_number(value: object) -> tuple[float, int]:
@@ -368,7 +368,7 @@ class _Assembly:
     def run(self) -> Run:
         """Do it."""
         kept = self._without_summaries()
-        kept, steps = self._place(kept, self._steps_of(kept))
+        kept, steps = self._without_idle(*self._place(kept, self._steps_of(kept)))
         self.rows, self.index, self.groups = kept, *_group(steps)
         self.size = len(self.index)
         self._single = len(self.rows) == self.size
@@ -427,6 +427,19 @@ class _Assembly:
         if summary.any():
             self.notes.append(Note("dropped", "rows that sum up the run were left out", int(summary.sum())))
         return np.flatnonzero(~summary)
+
+    def _without_idle(self, kept: Ints, steps: Ints) -> tuple[Ints, Ints]:
+        """Leave out steps at which nothing but clocks was logged, as TRL's profiling does before the first update."""
+        tells = np.zeros(self.n, bool)
+        for key in self.table.columns:
+            if not _NOISE.search(key) and key not in STEP_KEYS:
+                tells |= self._cells(key)[1] != ABSENT
+        told = np.isin(steps, steps[tells[kept]])
+        if told.any() and not told.all():
+            idle = len(np.unique(steps[~told]))
+            self.notes.append(Note("dropped", "steps at which only times were logged were left out", idle))
+            return kept[told], steps[told]
+        return kept, steps
 
     def _whole(self, key: str) -> tuple[Ints, Flags]:
         """A key as whole numbers, and where it is one."""

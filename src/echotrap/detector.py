@@ -44,7 +44,7 @@ Family = Literal[
     "composite", "reward", "entropy", "text", "gradient", "numerics", "length", "off-policy", "critic", "agent",
     "environment", "evaluation", "event", "input",
 ]  # fmt: skip
-Gate = Literal["min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving"]
+Gate = Literal["min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving", "not-risen"]
 Tier = Literal["core", "extension", "run-level"]
 
 STANDARD_GATES: tuple[Gate, ...] = ("min-data", "raw-input", "warmup", "declared-event", "environment", "solved")
@@ -269,7 +269,7 @@ class Symptoms:
         Every logged step.
     levels, onsets : Mapping of str to (n,) arrays
         Per detector id; between its own points a detector's last word holds. Detectors that could not look are absent.
-    improving, solved : (n,) bool
+    improving, risen, solved : (n,) bool
         Gates of the run (:mod:`echotrap.gates`).
     memory_steps : (n,) float64
         How far back a symptom still counts.
@@ -280,6 +280,7 @@ class Symptoms:
     levels: Mapping[str, NDArray[np.int8]]
     onsets: Mapping[str, Steps]
     improving: NDArray[np.bool_]
+    risen: NDArray[np.bool_]
     solved: NDArray[np.bool_]
     memory_steps: Floats
 

@@ -268,7 +268,7 @@ def _symptoms(run: Run, tracks: Mapping[str, Track], gate: gates.Gates) -> Sympt
         onsets[name] = np.where(seen, track.onset[index], -1) if len(track.steps) else np.full(len(steps), -1)
     length = steps - steps[0] if len(steps) else steps
     memory = np.clip(MEMORY_SHARE * length, *MEMORY_STEPS)
-    return Symptoms(run, steps, levels, onsets, gate.improving, gate.solved, memory)
+    return Symptoms(run, steps, levels, onsets, gate.improving, gate.risen, gate.solved, memory)
 
 
 def _unexplained(symptoms: Symptoms) -> Levels:

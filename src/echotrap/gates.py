@@ -6,6 +6,7 @@ rule. A gate never raises a level. Everything is causal: the gate at a step uses
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,39 +40,44 @@ class Gates:
         The learning rate is still in its first rise.
     event : (n,) bool
         A restart or a declared change is fresh.
+    resumed : (n,) bool
+        A resume is fresh: optimiser moments may be lost, so gradient norms jump.
     solved : (n,) bool
         The reward is at its ceiling and stays there.
     improving : (n,) bool
         A held-out score or the reward set a new best lately.
+    risen : (n,) bool
+        The training outcome stands at a best that is well above its start: what falls meanwhile may be convergence.
     """
 
     enough: Flags
     warmup: Flags
     event: Flags
+    resumed: Flags
     solved: Flags
     improving: Flags
+    risen: Flags
 
 
 def compute(run: Run) -> Gates:
     """Work out the gates of a run."""
     steps = run.steps
-    n = len(steps)
-    event = np.zeros(n, bool)
-    for at in run.arm_steps:
-        event |= (steps >= at) & (steps < at + EVENT_QUIET_STEPS)
     return Gates(
-        enough=np.arange(n) >= ALARM_POINTS - 1,
+        enough=np.arange(len(steps)) >= ALARM_POINTS - 1,
         warmup=_warmup(run),
-        event=event,
+        event=_fresh(steps, run.arm_steps),
+        resumed=_fresh(steps, [item.step for item in run.events if item.kind == "resume"]),
         solved=_solved(run),
         improving=_improving(run),
+        risen=_risen(run),
     )
 
 
 def apply(track: Track, card: Card, gates: Gates, run: Run) -> Track:
     """Mute or cap a track where its gates say so.
 
-    *enough data*, *declared event* mute; *warm-up*, *solved* and *improving* cap at watch; smoothed input caps at warning.
+    *enough data*, *declared event* mute; *warm-up*, *solved*, *improving* and *risen* cap at watch; smoothed input caps at
+    warning.
     """
     at = latest(run.steps, track.steps)
     level = np.minimum(track.level, card.highest).astype(np.int8)
@@ -79,7 +85,14 @@ def apply(track: Track, card: Card, gates: Gates, run: Run) -> Track:
         level[~gates.enough[at]] = 0
     if "declared-event" in card.gates:
         level[gates.event[at]] = 0
-    for gate, flag in (("warmup", gates.warmup), ("solved", gates.solved), ("not-improving", gates.improving)):
+        if card.family == "gradient":
+            level[gates.resumed[at]] = 0
+    for gate, flag in (
+        ("warmup", gates.warmup),
+        ("solved", gates.solved),
+        ("not-improving", gates.improving),
+        ("not-risen", gates.risen),
+    ):
         if gate in card.gates:
             capped = flag[at] & (level > Level.WATCH)
             level[capped] = Level.WATCH
@@ -87,6 +100,13 @@ def apply(track: Track, card: Card, gates: Gates, run: Run) -> Track:
         level = np.minimum(level, Level.WARNING).astype(np.int8)
     onset = np.where(level > 0, track.onset, -1)
     return Track(track.steps, level, onset, track.score, track.limit, track.evidence)
+
+
+def _fresh(steps: NDArray[np.int64], events: Iterable[int]) -> Flags:
+    flag = np.zeros(len(steps), bool)
+    for at in events:
+        flag |= (steps >= at) & (steps < at + EVENT_QUIET_STEPS)
+    return flag
 
 
 def _warmup(run: Run) -> Flags:
@@ -126,6 +146,11 @@ def _improving(run: Run) -> Flags:
     return found
 
 
+def _risen(run: Run) -> Flags:
+    steps, values = run.series("success_rate" if run.has("success_rate") else "reward_mean")
+    return _hold(run, steps, stats.risen(values, steps)) if len(steps) >= 3 else np.zeros(len(run.steps), bool)
+
+
 def _fresh_best(steps: NDArray[np.int64], values: NDArray[np.float64], noise: NDArray[np.float64], window_steps: int) -> Flags:
     margin = np.maximum(0.05 * (stats.running_max(values) - stats.running_min(values)), 0.5 * noise)
     at, bests = 0, [-1]
@@ -141,8 +166,7 @@ def _solved(run: Run) -> Flags:
 
     A reward whose ceiling nobody named is not called solved: a plateau may be a trap.
     """
-    n = len(run.steps)
-    flag = np.zeros(n, bool)
+    flag = np.zeros(len(run.steps), bool)
     for name, limit in (("success_rate", SOLVED_LEVEL), ("zero_std_all_pass_frac", 0.9)):
         steps, values = run.series(name)
         if len(steps):

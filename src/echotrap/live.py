@@ -76,8 +76,16 @@ class Follower:
         SourceError
             The log cannot be read any more.
         """
-        if not self._builder.poll() and self._look is not None:
+        try:
+            new = self._builder.poll()
+        except Exception:
+            self._look = None  # rows may have come before it broke off
+            raise
+        if not new and self._look is not None:
             return self._look
+        key = self._builder.identity()
+        if self._look is not None and self._look.key != key:
+            self._memo, self._memory = {}, {}
         run = pipeline.declare(self._builder.build(), self._settings)
         if run.rollouts is not None:
             from echotrap import signals
@@ -88,7 +96,7 @@ class Follower:
         with windows.growing(self._memory):
             seen = examine(run, self._settings)
         report = pipeline.mark(write_report(seen), self._settings)
-        self._look = Look(run, seen, report, alerts.alarms(seen), self._builder.identity())
+        self._look = Look(run, seen, report, alerts.alarms(seen), key)
         return self._look
 
     def close(self) -> None:

@@ -169,6 +169,7 @@ class _Keys:
     def __init__(self, keys: Iterable[str]) -> None:
         self.plain = {key: _plain(key) for key in keys}
         self._by_name: dict[str, str] = {}
+        self._words: dict[str, frozenset[str]] = {}
         for key, plain in self.plain.items():
             self._by_name.setdefault(plain, key)
         for key, plain in self.plain.items():
@@ -187,7 +188,9 @@ class _Keys:
 
     def words(self, key: str) -> frozenset[str]:
         """What the key says once separators and filler are gone."""
-        return frozenset(re.split(r"[^a-z0-9]+", self.plain[key].lower())) - FILLER - {""}
+        if key not in self._words:
+            self._words[key] = frozenset(re.split(r"[^a-z0-9]+", self.plain[key][:200].lower())) - FILLER - {""}
+        return self._words[key]
 
 
 def _plain(key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatch
 
@@ -22,6 +23,7 @@ def check(
     format: str | None = None,
     run: str | None = None,
     workers: int = 1,
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> Report:
     """Open a run, derive its rollout signals and judge it.
 
@@ -35,9 +37,11 @@ def check(
         Input format and name of the run, where the location leaves a choice.
     workers : int
         Processes that look at rollouts.
+    progress : callable, optional
+        Called with the steps whose rollouts were looked at, and steps in all.
     """
     settings = settings or Settings()
-    return judge(load(location, settings, format=format, run=run, workers=workers), settings)
+    return judge(load(location, settings, format=format, run=run, workers=workers, progress=progress), settings)
 
 
 def load(
@@ -47,6 +51,7 @@ def load(
     format: str | None = None,
     run: str | None = None,
     workers: int = 1,
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> Run:
     """Open a run, add what the user knows about it, and derive signals from its rollouts."""
     opened = read(location, settings, format=format, run=run)
@@ -56,7 +61,7 @@ def load(
 
     if len(opened.rollouts.steps()) < FEW_STEPS:
         workers = 1
-    return signals.derive(opened, max_rollouts_per_step=settings.max_rollouts_per_step, workers=workers)
+    return signals.derive(opened, max_rollouts_per_step=settings.max_rollouts_per_step, workers=workers, progress=progress)
 
 
 def read(location: str, settings: Settings, *, format: str | None = None, run: str | None = None) -> Run:

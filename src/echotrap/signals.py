@@ -116,6 +116,9 @@ def derive(
     reader = Reader(run.rollouts, max_rollouts_per_step, seed)
     if not reader.steps:
         return run
+    if len(run.metrics) and not any(run.steps[0] <= step <= run.steps[-1] for step in reader.steps):
+        note = Note("rollouts", "rollouts whose steps lie outside of the run's were not measured", len(reader.steps))
+        return replace(run, notes=(*run.notes, note))
     start = reader.start()
     with _Cache(cache) as stored:
         columns, notes = _relate(_records(reader, start, stored, workers, progress, memo), len(reader.steps))

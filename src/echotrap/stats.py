@@ -34,6 +34,7 @@ __all__ = [
     "noise",
     "noise_of_means",
     "points_in",
+    "risen",
     "rolling_mad",
     "rolling_median",
     "rolling_median_steps",
@@ -41,7 +42,6 @@ __all__ = [
     "running_min",
     "spacing",
     "spread",
-    "thriving",
     "trailing",
     "union",
     "unlikely",
@@ -328,14 +328,20 @@ def fallen(values: Floats, steps: Steps, share: float, *, sigmas: float = 3.0) -
     return np.asarray((fall >= share * wide) & (fall > noise_of_means(values, steps, sigmas)) & (wide > 0))
 
 
-def thriving(values: Floats, steps: Steps) -> Flags:
-    """Whether an outcome of training is about the best it has been, and clearly better than where it began.
+def risen(values: Floats, steps: Steps, *, kept: float = 0.85) -> Flags:
+    """Whether an outcome stands at, or near, a best that is well above its start.
 
-    What fades meanwhile (entropy, length, gradient) may fade because there is nothing left to learn.
+    The 20-step median has kept ``kept`` of what the best one gained over the first 20 steps, and that gain is more than noise
+    can make of a flat outcome; and it lies in the upper half of all values that were seen. What falls meanwhile (reward spread,
+    entropy, gradient) is then what convergence looks like too.
     """
-    best, smooth = best_so_far(values, steps), trailing(values, steps, 20, "mean")
-    gain = best - baseline(values, steps, off_factor=None)
-    return np.asarray((gain > noise_of_means(values, steps, 3.0)) & (smooth >= best - 0.2 * gain))
+    smooth = trailing(values, steps, 20)
+    start = baseline(smooth, steps, off_factor=None)
+    best = running_max(np.where(np.isfinite(start), smooth, np.nan))
+    gain = best - start
+    low, high = running_min(values), running_max(values)
+    clear_gain = gain > np.maximum(noise_of_means(values, steps, 3.0), 0.1 * (high - low))
+    return np.asarray(clear_gain & (smooth - start >= kept * gain) & (smooth - low >= 0.5 * (high - low)))
 
 
 def best_so_far(values: Floats, steps: Steps) -> Floats:

@@ -21,7 +21,7 @@ Levels = NDArray[np.int8]
 COOL_DOWN_STEPS = 20  # a level is taken back when it has been lower for this long (failure_modes.md 9.5: hysteresis)
 COOL_DOWN_POINTS = 3
 
-ALONE = frozenset({"non-finite", "token-zero-output", "format-floor", "truncation", "echo-trap"})
+ALONE = frozenset({"non-finite", "token-zero-output", "format-floor", "echo-trap"})
 """Detectors whose critical needs no second family (failure_modes.md 3.4)."""
 
 OUTCOME = ("performance-drop", "format-floor", "never-learned")
@@ -64,6 +64,13 @@ def _policy(symptoms: Symptoms) -> Levels:
     )
 
 
+def _hacking(symptoms: Symptoms) -> Levels:
+    """The held-out score is gone while the training outcome stands at its best."""
+    parted = symptoms.remembered(symptoms.at_least(Level.WATCH, "reward-hacking", "train-eval-divergence"))
+    lost = symptoms.at_least(Level.WARNING, "performance-drop") & (symptoms.risen | symptoms.improving)
+    return np.where(parted & lost, Level.WARNING, 0).astype(np.int8)
+
+
 NO_SIGNAL = ("never-learned", "zero-variance-groups", "dead-gradient", "reward-attractor")
 
 RULES: tuple[Rule, ...] = (
@@ -78,12 +85,12 @@ RULES: tuple[Rule, ...] = (
         ),
         _highest("echo-trap"),
     ),
+    Rule("reward-hacking-suspected", ("reward-hacking", "train-eval-divergence", "performance-drop"), _hacking),
     Rule("entropy-eruption", ("entropy-eruption", "length-explosion", "gradient-spike"), _highest("entropy-eruption")),
     Rule("truncation-starvation", ("truncation", "length-explosion"), _highest("truncation")),
     Rule("policy-collapse", ("entropy-collapse", "length-collapse", "performance-drop", "dead-gradient"), _policy),
     Rule("no-learning-signal", NO_SIGNAL, _highest(*NO_SIGNAL)),
     Rule("template-collapse", ("template-collapse",), _highest("template-collapse")),
-    Rule("reward-hacking-suspected", ("reward-hacking", "train-eval-divergence"), _highest("reward-hacking")),
 )  # fmt: skip
 
 

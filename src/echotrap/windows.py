@@ -91,24 +91,25 @@ def _extended(
         return compute(values, steps)
     values = np.ascontiguousarray(values, np.float64)
     known = memory.setdefault(key, [])
-    for place, old in enumerate(known):
-        n = len(old.values)
-        if n <= len(values) and _begins(values, old.values) and (not len(steps) or np.array_equal(steps[:n], old.steps)):
-            result = old.result
-            if n < len(values):
-                start = first(n)
-                tail = compute(values[start:], steps[start:])[n - start :]
-                result = np.concatenate((old.result, tail))
-            known[place] = _Known(values.copy(), steps.copy(), result)
-            return result.copy()
-    result = compute(values, steps)
-    known.append(_Known(values.copy(), steps.copy(), result))
+    common = [_common(values, steps, old) for old in known]
+    n = max(common, default=0)
+    if 2 * n < len(values):
+        result = compute(values, steps)
+        known.append(_Known(values.copy(), steps.copy(), result))
+        return result.copy()
+    place = common.index(n)
+    result = known[place].result[:n]
+    if n < len(values):
+        start = first(n)
+        result = np.concatenate((result, compute(values[start:], steps[start:])[n - start :]))
+    known[place] = _Known(values.copy(), steps.copy(), result)
     return result.copy()
 
 
-def _begins(values: Floats, beginning: Floats) -> bool:
-    """Whether a series begins like another, NaN included."""
-    n = len(beginning)
-    if values[n - 1] != beginning[-1] and values[n - 1] == values[n - 1]:
-        return False
-    return np.array_equal(values[:n].view(np.int64), beginning.view(np.int64))
+def _common(values: Floats, steps: Steps, old: _Known) -> int:
+    """For how long a series is the same as an earlier one, NaN included; its newest points may have changed since."""
+    n = min(len(values), len(old.values))
+    same = values[:n].view(np.int64) == old.values[:n].view(np.int64)
+    if len(steps):
+        same &= steps[:n] == old.steps[:n]
+    return n if same.all() else int(np.argmin(same))

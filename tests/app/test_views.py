@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from echotrap import config, pipeline
+from echotrap import config, live, pipeline
 from echotrap.app import page, runs
 
 ROOT = Path(__file__).parents[2]
@@ -123,7 +123,7 @@ def test_an_unexpected_error_becomes_a_line(opened: Open, trap: Path, monkeypatc
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(pipeline, "judge", broken)
+    monkeypatch.setattr(live, "examine", broken)
     app = opened(trap)
     assert "ZeroDivisionError" in app.error[0].value
 
@@ -199,19 +199,27 @@ def test_viewers_share_one_reader(trap: Path) -> None:
     assert runs.watched(str(trap)) is runs.watched(str(trap))
 
 
-def test_a_refresh_reads_only_what_is_new(tmp_path: Path, metrics_line: Callable[[int, int], str]) -> None:
+def test_a_look_is_shared_until_the_log_grows(tmp_path: Path, metrics_line: Callable[[int, int], str]) -> None:
     log = tmp_path / "run.jsonl"
     log.write_text("".join(metrics_line(step, 10_000) for step in range(1, 101)))
     watcher = runs.Watched(str(log), config.Settings())
     first = watcher.look()
+    assert watcher.look(max_age_s=1e6) is first
     watcher._cost_s = 0.0  # no rest between looks here
-    assert watcher.look(0.0) is first, "an unchanged log is not judged again"
-    rows: list[object] = []
-    poll = watcher._reader.poll
-    watcher._reader.poll = lambda: (rows.append(row) or row for row in poll())  # type: ignore[method-assign,func-returns-value]
+    assert watcher.look(0.0).look is first.look, "an unchanged log is not judged again"
     with log.open("a") as more:
         more.write(metrics_line(101, 10_000) + '{"step": 102, "data": {"actor/ent')
-    second = watcher.look(0.0)
-    assert len(rows) == 1
+    watcher._cost_s = 0.0
+    second = watcher.look(0.0).look
+    assert second is not None
     assert second.report.run.last_step == 101
-    assert second.version == first.version + 1
+
+
+def test_a_log_that_is_not_there_yet_is_waited_for(opened: Open, tmp_path: Path, metrics_line: Callable[[int, int], str]) -> None:
+    app = opened(tmp_path / "later.jsonl")
+    assert page.plain("later.jsonl") in app.error[0].value
+    (tmp_path / "later.jsonl").write_text("".join(metrics_line(step, 10_000) for step in range(1, 51)))
+    runs.watched(str(tmp_path / "later.jsonl"))._looked = 0.0
+    app.run()
+    assert not app.error
+    assert "healthy" in html(app)

@@ -104,7 +104,7 @@ def test_live(page: Page, dashboard: Dashboard, tmp_path: Path, metrics_line: Ca
     page.goto(dashboard(log))
     expect(page.get_by_test_id("verdict")).to_contain_text("ealthy")
     page.wait_for_selector(CHART)
-    expect(page.get_by_text("live, last written", exact=False)).to_be_visible()
+    expect(page.get_by_text("live, last step", exact=False)).to_be_visible()
 
     zoomed = drag_zoom(page, 0.2, 0.6)
     page.set_viewport_size({"width": 1400, "height": 500})

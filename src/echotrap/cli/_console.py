@@ -82,9 +82,9 @@ def _silence() -> None:
 
 
 def talk(text: str) -> None:
-    """Say something to the person, never to the next program."""
+    """Say one line to the person, never to the next program; names out of a log cannot steer the terminal."""
     with contextlib.suppress(BrokenPipeError):
-        print(text, file=sys.stderr, flush=True)
+        print("".join(c if c.isprintable() else "?" for c in text), file=sys.stderr, flush=True)
 
 
 def fail(kind: str, message: str, *, where: str | None = None, cure: str | None = None, as_json: bool = False) -> None:

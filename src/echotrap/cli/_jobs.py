@@ -41,13 +41,20 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_one(location: str, settings: Settings, format: str | None = None, run: str | None = None, workers: int = 1) -> Result:
+def check_one(
+    location: str,
+    settings: Settings,
+    format: str | None = None,
+    run: str | None = None,
+    workers: int = 1,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Result:
     """One run's report, or what kept it from being judged; never raises."""
     from echotrap.pipeline import check
     from echotrap.report import RunError
 
     try:
-        return check(location, settings, format=format, run=run, workers=workers)
+        return check(location, settings, format=format, run=run, workers=workers, progress=progress)
     except EchotrapError as error:
         return RunError(source=location, kind=error.kind, message=error.message, where=error.where, cure=error.cure)
     except Exception as error:
@@ -72,7 +79,7 @@ def check_all(
     if jobs <= 1 or len(locations) <= SERIAL_RUNS:
         found: list[Result] = []
         for location in locations:
-            found.append(check_one(location, settings, format, run, processes))
+            found.append(check_one(location, settings, format, run, processes, measured))
             done(len(found))
         return found
     results: dict[int, Result] = {}
@@ -109,6 +116,13 @@ def _parallel(
             yield index, RunError(source=location, kind="internal", message=message, cure="check it alone")
         else:
             yield from _parallel({index: location}, 1, settings, format, run)
+
+
+def measured(count: int, total: int | None) -> None:
+    """Say on a terminal's standard error how far the rollouts of a long run have been looked at."""
+    if sys.stderr.isatty() and total and total > 1:
+        end = "\r\x1b[K" if count == total else ""
+        print(f"\rlooked at the rollouts of {count} of {total} steps{end}", end="", file=sys.stderr, flush=True)
 
 
 def progress(total: int) -> Callable[[int], None]:

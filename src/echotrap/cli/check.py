@@ -137,13 +137,13 @@ def _target(text: str, formats: list[Format]) -> Target:
     name, equals, path = text.partition("=")
     if equals and name in FORMATS:
         return Target(name, Path(path))
-    ending = Path(text).suffix.lower()
-    guess = next((known for known, its in FORMATS.items() if its == ending), None)
-    if len(formats) == 1 and (guess is None or guess != formats[0]):
-        guess = formats[0]
-    if guess is None:
-        raise ConfigError(f"which format is {text!r} to have", where="--output", cure=f"write FORMAT={text}")
-    return Target(guess, Path(text))
+    endings = {ending: known for known, ending in FORMATS.items()}
+    by_ending = endings.get(Path(text).suffix.lower())
+    if by_ending is None or (by_ending in FREELY_MIXED and len(formats) == 1):  # .txt and .log say little
+        if len(formats) != 1:
+            raise ConfigError(f"which format is {text!r} to have", where="--output", cure=f"write FORMAT={text}")
+        return Target(formats[0], Path(text))
+    return Target(by_ending, Path(text))
 
 
 def _reference(location: str, settings: Settings, input_format: str | None) -> Report:

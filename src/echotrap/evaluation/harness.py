@@ -76,12 +76,12 @@ def _recorded(folder: Path, row: dict[str, object]) -> Labelled:
         why=str(row.get("why") or ""),
     )
     place = folder / case.case
-    whole = not case.main or "*" in case.main or not (place / case.main).exists()
+    alone = (place / case.main).is_file() and not (place / "truth.toml").exists()  # else rollouts lie beside the metrics
 
     def read() -> Run:
         from echotrap import pipeline
 
-        return pipeline.load(str(place if whole else place / case.main), Settings())
+        return pipeline.load(str(place / case.main if alone else place), Settings())
 
     return Labelled(case, read)
 

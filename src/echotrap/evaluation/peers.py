@@ -21,8 +21,9 @@ __all__ = ["installed"]
 
 KEYS = {
     "reward_mean": "reward", "reward_std": "reward_std", "zero_std_frac": "frac_reward_zero_std", "entropy": "entropy",
-    "kl_ref": "kl", "grad_norm": "grad_norm", "learning_rate": "learning_rate", "loss": "loss", "response_length": "completions/mean_length",
-    "truncated_frac": "completions/clipped_ratio", "clip_frac": "clip_ratio/region_mean", "eval_score": "eval/reward",
+    "kl_ref": "kl", "grad_norm": "grad_norm", "learning_rate": "learning_rate", "loss": "loss",
+    "response_length": "completions/mean_length", "truncated_frac": "completions/clipped_ratio",
+    "clip_frac": "clip_ratio/region_mean", "eval_score": "eval/reward",
     "reward_max": "critic/score/max", "reward_min": "critic/score/min",
 }  # fmt: skip
 MEMORY_BYTES = 6 << 30

@@ -288,7 +288,7 @@ def _observe(w: _World, text: bool) -> pd.DataFrame:
     frame["zero_std_all_pass_frac"] = (dead & (reward[:, :, 0] > 0.5)).mean(axis=1)
     corr = rng.uniform(0.2, 0.8)
     frame["entropy"] = np.exp(w.log_entropy + _ar1(rng, n, rng.uniform(0.03, 0.12), corr))
-    frame["grad_norm"] = np.exp(w.log_grad + _ar1(rng, n, 0.15, corr) + 0.15 * rng.standard_t(3, n))
+    frame["grad_norm"] = np.exp(w.log_grad + _ar1(rng, n, 0.15, corr) + 0.12 * np.clip(rng.standard_t(4, n), -20, 20))
     frame["response_length"] = np.exp(w.log_length + _ar1(rng, n, 0.08, corr))
     frame["truncated_frac"] = np.clip(w.truncated + rng.normal(0, 0.02, n), 0, 1)
     frame["kl_ref"] = np.exp(w.log_kl + _ar1(rng, n, 0.15, corr))

@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
-from echotrap.sources.jsonl import parse, row_of
+from echotrap.sources.jsonl import MAX_DEPTH, parse, row_of
 from echotrap.sources.lines import Lines
 
 __all__ = ["FORMAT", "Console", "rows_in"]
 
 CUT_AT = 4090
-MAX_TEXT = 1 << 18
+MAX_TEXT = 1 << 16
 MAX_SCAN = 1 << 26
 
 ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
-RAY = re.compile(r"\(\w+(?: [^()]*)? ?pid=\d+[^()]*\)\s?")
-WRAPPED = re.compile(r"\b(?:np|numpy|torch)\.\w+\(([^()]*)\)|\btensor\(([^(),]*)[^()]*\)")
-NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+RAY = re.compile(r"\(\w{1,80}+(?: [^()]{0,80})? ?pid=\d{1,12}[^()]{0,80}\)\s?")
+WRAPPED = re.compile(r"\b(?:np|numpy|torch)\.\w{1,20}\(([^()]{0,60})\)|\btensor\(([^(),]{0,60})[^()]{0,120}\)")
+NUMBER = r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d++)?+"  # possessive: no backtracking over long digits
 PAIR = re.compile(
     rf"""(?P<quote>['"])(?P<key>[^'"\n]{{1,200}})(?P=quote)\s*:\s*"""
     rf"""(?:(?P<number>{NUMBER}|[-+]?(?:nan|NaN|inf|Infinity)\b|None\b|null\b|True\b|False\b|true\b|false\b)(?=\s*[,}}\]])"""
-    rf"""|(?P<mark>['"])(?P<text>[^'"\n]{{0,200}})(?P=mark)|(?P<open>\{{))"""
+    rf"""|(?P<mark>['"])(?P<text>[^'"\n]{{0,200}})(?P=mark)|(?P<open>\{{))|(?P<close>\}})"""
 )
 WORD = re.compile(
     r"(?:^|[/_ .])(?:loss|rewards?|entropy|grad(?:ient)?[_ .]*norm|kl|score|scores|return|accuracy)(?:$|[/_ .])", re.IGNORECASE
@@ -59,17 +59,18 @@ def _telling(values: dict[str, Any]) -> bool:
 def _pairs(text: str) -> dict[str, Any]:
     """The key-value pairs of a printed dict, nested ones as ``outer/inner``, as far as it goes."""
     values: dict[str, Any] = {}
-    prefixes: list[tuple[int, str]] = []
+    outer: list[str] = []  # the key of each mapping we are in, with those around it
     for match in PAIR.finditer(WRAPPED.sub(lambda found: found[1] or found[2] or "", text)):
-        while prefixes and "}" in text[prefixes[-1][0] : match.start()]:
-            prefixes.pop()
-        prefix = "".join(name for _, name in prefixes)
+        if match["close"]:
+            del outer[-1:]
+            continue
+        key = (outer[-1] if outer else "") + match["key"]
         if match["open"]:
-            prefixes.append((match.end(), f"{match['key']}/"))
+            outer.append(f"{key}/" if len(outer) < MAX_DEPTH else outer[-1])
         elif match["number"] is not None:
-            values[prefix + match["key"]] = _value(match["number"])
+            values[key] = _value(match["number"])
         else:
-            values[prefix + match["key"]] = match["text"]  # TRL prints numbers as strings; the text of others does no harm
+            values[key] = match["text"]  # TRL prints numbers as strings; the text of others does no harm
     return values
 
 
@@ -134,7 +135,7 @@ def printed_dict(text: str, line: int, cut: bool) -> Row | None:
 
 
 _PIPED = re.compile(r"\b(?:step|iter|iteration|update)\s*[:=#]?\s*(\d+)(?:\s*/\s*\d+)?\s*\|(.+)", re.IGNORECASE)
-_PIPED_FIELD = re.compile(rf"\s*([A-Za-z][\w ./()%-]*?)\s*[:=]?\s*({NUMBER}|nan|inf|-inf)\s*[%\w/]*\s*")
+_PIPED_FIELD = re.compile(rf"\s*([A-Za-z][\w ./()%-]{{0,80}}?)\s*[:=]?\s*({NUMBER}|nan|inf|-inf)\s*[%\w/]*\s*")
 
 
 def piped(text: str, line: int, cut: bool) -> Row | None:
@@ -152,7 +153,7 @@ def piped(text: str, line: int, cut: bool) -> Row | None:
 _LOOP = re.compile(
     r"\b(step|iter|iteration|update|episode|epoch)\s*[:=#]?\s*\[?(\d+)(?:\s*/\s*\d+)?\]?(?![\d.%])(.*)", re.IGNORECASE
 )
-_LOOP_FIELD = re.compile(rf"([A-Za-z][\w/.-]*)\s*[:=]\s*({NUMBER}|nan|inf|-inf)(?![\w.])")
+_LOOP_FIELD = re.compile(rf"(?<![\w/.-])([A-Za-z][\w/.-]{{0,120}}+)\s*[:=]\s*({NUMBER}|nan|inf|-inf)(?![\w.])")
 
 
 def home_made(text: str, line: int, cut: bool) -> Row | None:

@@ -190,7 +190,7 @@ def _probe(item: Format, path: Path, folder: Path, options: Options) -> _Candida
         key for row in rows for key, value in flatten(row.values).items() if isinstance(value, int | float | str)
     )
     signals = len(name_keys(list(keys)).signals.keys() & FIELDS.keys()) if keys else 0
-    if not signals:
+    if not signals and path != folder:  # a whole folder of one format is a run, even before its first known signal
         return None
     name = path.relative_to(folder).as_posix() if path != folder else f"{item.name} files"
     return _Candidate(name, path, item, signals, info.st_size, info.st_mtime)

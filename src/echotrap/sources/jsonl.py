@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from echotrap.sources.lines import Lines
 __all__ = ["FORMAT", "JsonLines", "flatten", "parse", "row_of"]
 
 MAX_DEPTH = 8
+LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # pairs are no trouble to the fast parser
 
 
 def parse(line: bytes) -> Any:
@@ -31,7 +33,7 @@ def parse(line: bytes) -> Any:
         return orjson.loads(line)
     except orjson.JSONDecodeError:
         try:
-            return json.loads(line.decode("utf-8", "replace"))
+            return json.loads(LONE_SURROGATE.sub(r"\\ufffd", line.decode("utf-8", "replace")))
         except RecursionError:
             raise ValueError("nested too deeply") from None
 

@@ -259,7 +259,7 @@ def _opening(data: bytes) -> Any:
     """What can be told of a first record that is longer than the head: its keys, and which of them hold text."""
     text = data.decode("utf-8", "replace")
     if text.lstrip().startswith("{") and (names := re.search(r'"columns"\s*:\s*(\[[^\]]*\])', text[:65536])):
-        return {"columns": parse(names[1].encode()), "data": []}
+        return {"columns": re.findall(r'"((?:[^"\\]|\\.)*)"', names[1]), "data": []}
     keys = re.findall(r'(?:^[\s\[]*\{|[,{]|\n)\s*"([A-Za-z_]\w{0,40})"\s*:\s*(\[\s*\{\s*"role"|\[\s*"|"|\[|\{)?', text)
     record: dict[str, Any] = {}
     for key, start in keys:
