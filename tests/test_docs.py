@@ -7,16 +7,24 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
 
-from echotrap import config
+from echotrap import config, pipeline, specs
 from echotrap.cli import reference
 from echotrap.cli.detectors import catalogue_page
+from echotrap.config import Settings
+from echotrap.detector import Alert, Level, Track
+from echotrap.diagnosis import Examination, examine
+from echotrap.registry import catalogue, story
 from echotrap.render import json as render_json
 from echotrap.render import render
+from echotrap.render.story import page as story_page
+from echotrap.render.svg import track_figure
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,6 +47,50 @@ def test_the_page_is_current(page: str, request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
         file.write_text(text, encoding="utf-8")
     assert file.read_text(encoding="utf-8") == text, "pytest tests/test_docs.py --update-golden writes it anew"
+
+
+CATALOGUE = ROOT / "docs/catalogue"
+
+
+def _figure(name: str) -> tuple[str, str]:
+    """A picture of the detector at work and its caption: on a recorded run where one shows it, else on a case of its spec."""
+    detector = catalogue()[name]
+    for folder in sorted((ROOT / "sample_runs").glob("*/truth.toml")):
+        outcome = _examined(folder.parent.name).outcomes[name]
+        if isinstance(outcome, Alert) and max(item.level for item in outcome.episodes) >= Level.WARNING:
+            return track_figure(outcome.track, name), f"On the recorded run {folder.parent.name}"
+    for case in specs.load(ROOT / f"tests/specs/{name}.toml"):
+        track = case._judge(detector)
+        if case.expect == "alert" and isinstance(track, Track) and track_figure(track, name):
+            return track_figure(track, name), f"On a case of its specification: {case.name}"
+    return "", ""
+
+
+@cache
+def _examined(run: str) -> Examination:
+    return examine(pipeline.load(str(ROOT / "sample_runs" / run), Settings()))
+
+
+@pytest.mark.parametrize("name", sorted(catalogue()))
+def test_the_story_of_each_detector_is_current(name: str, request: pytest.FixtureRequest) -> None:
+    file, picture = CATALOGUE / f"{name}.md", CATALOGUE / f"{name}.svg"
+    if request.config.getoption("--update-golden"):
+        CATALOGUE.mkdir(exist_ok=True)
+        drawn, caption = _figure(name)
+        if drawn:
+            picture.write_text(drawn, encoding="utf-8")
+        file.write_text(story_page(catalogue()[name], story(name), f"{name}.svg {caption}" if drawn else None), encoding="utf-8")
+    text = file.read_text(encoding="utf-8")
+    shown = re.search(r"!\[(.*)\]\((.*)\)", text)
+    figure = f"{shown[2]} {shown[1]}" if shown else None
+    assert text == story_page(catalogue()[name], story(name), figure), "pytest tests/test_docs.py --update-golden writes it anew"
+    assert picture.is_file() is (figure is not None)
+    if figure:
+        ET.parse(picture)
+
+
+def test_no_page_tells_of_a_detector_that_is_gone() -> None:
+    assert {path.stem for path in CATALOGUE.iterdir()} <= set(catalogue())
 
 
 def test_every_command_has_help_and_is_in_the_reference() -> None:

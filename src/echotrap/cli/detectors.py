@@ -54,7 +54,8 @@ def _page(cards: list[Card]) -> str:
         "# The catalogue",
         "",
         "One file, one detector. `echotrap explain ID` prints the whole story of one: what it looks at, why it matters, how it",
-        "decides, when it is wrong and what to do. This page is written by `echotrap detectors --format markdown`.",
+        "decides, when it is wrong and what to do; [docs/catalogue](../docs/catalogue) holds the same with figures. This page is",
+        "written by `echotrap detectors --format markdown`.",
     ]
     for tier in dict.fromkeys(card.tier for card in cards):
         lines += ["", f"## {tier.capitalize()}", "", "| id | symptom | listens to | needs | at most |", "|---|---|---|---|---|"]

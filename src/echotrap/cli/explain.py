@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from echotrap.detector import Detector
 
 
+class Format(StrEnum):
+    """What a story can be written as."""
+
+    text = "text"
+    markdown = "markdown"
+
+
 def _known(incomplete: str) -> list[str]:
     from echotrap.registry import catalogue
 
@@ -23,6 +31,7 @@ def _known(incomplete: str) -> list[str]:
 
 def explain(
     detector: Annotated[str, typer.Argument(metavar="ID", help="Which detector.", autocompletion=_known)],
+    format: Annotated[Format, typer.Option("--format", "-f", help="What to print.")] = Format.text,
     folders: _options.DetectorsOption = None,
 ) -> None:
     """Tell the story of one detector, and its parameters."""
@@ -32,6 +41,11 @@ def explain(
 
     text = story(detector, folders or ())
     found = catalogue(folders or ())[detector]
+    if format is Format.markdown:
+        from echotrap.render.story import page
+
+        _console.write(page(found, text))
+        return
     _console.write(f"{detector} ({found.card.family}, at most {found.card.highest.severity})\n\n{text}\n")
     parameters = _parameters(found)
     if parameters.row_count:

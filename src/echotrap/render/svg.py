@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from html import escape
 
+from echotrap.detector import Level, Track, episodes
 from echotrap.render import words
 from echotrap.report import RANK, Incident, Report, Signal
 
-__all__ = ["figure"]
+__all__ = ["figure", "track_figure"]
 
 WIDTH, HEIGHT = 1000, 100  # of the drawing inside a panel; it is stretched to the page
 MOST_LANES = 20
+TRACK_STYLE = (
+    "text{font:14px system-ui,sans-serif;fill:#57606a}.line,.limit{fill:none;stroke:#0969da;stroke-width:2;"
+    "vector-effect:non-scaling-stroke}.limit{stroke:#8c959f;stroke-width:1;stroke-dasharray:4 3}"
+    "rect{opacity:.25}.info{fill:#54aeff}.warning{fill:#e69500}.critical{fill:#d1242f}"
+)
 
 
 def figure(report: Report) -> str:
@@ -23,6 +29,49 @@ def figure(report: Report) -> str:
     ordered = sorted(report.signals, key=lambda item: signature.index(item.name) if item.name in signature else len(signature))
     panels = "".join(_panel(signal, report, axis) for signal in ordered)
     return f'<div class="figure">{panels}{_lanes(report, axis)}{_ruler(report, axis)}</div>'
+
+
+def track_figure(track: Track, title: str) -> str:
+    """What one detector saw, as a picture of its own: its score, the limit, the levels, onset and first alarm."""
+    steps = [int(step) for step in track.steps]
+    finite = [float(value) for value in track.score if math.isfinite(value)]
+    limits = [float(value) for value in track.limit if math.isfinite(value)]
+    if not finite:
+        return ""
+    low, high = min(finite + limits), max(finite + limits)
+    logged = low > 0 and high / low > 100
+    axis = _Axis(steps[0], steps[-1])
+    shades = ""
+    for level, first, last in _stretches(track):
+        width = float(axis.x(last)) - float(axis.x(first))
+        shades += f'<rect class="{Level(level).severity}" x="{axis.x(first)}" width="{width:.5g}" y="0" height="{HEIGHT}"/>'
+    curves = ""
+    for name, values in (("limit", track.limit), ("line", track.score)):
+        signal = Signal(name=name, title=name, unit="", steps=tuple(steps), values=tuple(map(float, values)))
+        curves += _path(signal, axis, low, high, logged, name)
+    found = episodes(track)
+    told = f"began {found[0].onset_step}, first alarm {min(found[0].alarm_steps.values())}" if found else "no alarm"
+    label = escape(f"{title}: {told}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -30 720 230" role="img" aria-label="{label}">'
+        f'<style>{TRACK_STYLE}</style><text x="0" y="-12">{label}</text>'
+        f'<text x="0" y="190">step {steps[0]}</text><text x="700" y="190" text-anchor="end">step {steps[-1]}</text>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" x="0" y="0" width="700" height="170">'
+        f"{shades}{curves}</svg></svg>\n"
+    )
+
+
+def _stretches(track: Track) -> list[tuple[int, int, int]]:
+    """Level, first and last step of each stretch of one level above clear."""
+    found: list[tuple[int, int, int]] = []
+    last = 0
+    for step, level in zip(track.steps.tolist(), track.level.tolist(), strict=True):
+        if level > 0 and level == last:
+            found[-1] = (level, found[-1][1], step)
+        elif level > 0:
+            found.append((level, step, step))
+        last = level
+    return found
 
 
 class _Axis:
@@ -68,7 +117,7 @@ def _y(value: float, low: float, high: float, logged: bool) -> float:
     return HEIGHT * (0.95 - 0.9 * min(max(share, 0.0), 1.0))
 
 
-def _path(signal: Signal, axis: _Axis, low: float, high: float, logged: bool) -> str:
+def _path(signal: Signal, axis: _Axis, low: float, high: float, logged: bool, name: str = "line") -> str:
     parts, pen_down = [], False
     for step, value in zip(signal.steps, signal.values, strict=True):
         if value is None or not math.isfinite(value):
@@ -76,7 +125,7 @@ def _path(signal: Signal, axis: _Axis, low: float, high: float, logged: bool) ->
             continue
         parts.append(f"{'L' if pen_down else 'M'}{axis.x(step)} {_y(value, low, high, logged):.4g}{'' if pen_down else 'h0'}")
         pen_down = True
-    return f'<path class="line" d="{"".join(parts)}"/>'
+    return f'<path class="{name}" d="{"".join(parts)}"/>'
 
 
 def _band(signal: Signal, low: float, high: float, logged: bool) -> str:
