@@ -36,8 +36,8 @@ SOURCES = {
 
 Mutation = Callable[[random.Random, bytes], bytes]
 VALUES = (
-    b"null", b'"x"', b"[]", b"{}", b"[[1]]", b'{"a": {"b": 1}}', b"1e999", b"-1e999", b"NaN", b"true", b'""', b"9" * 400, b'"nan"',
-    b'"1/0"', b"-0", b"1e18", b"99999999999999999999", b'"\\ud800"', b'"\\u0000"',
+    b"null", b'"x"', b"[]", b"{}", b"[[1]]", b'{"a": {"b": 1}}', b"1e999", b"-1e999", b"NaN", b"true", b'""', b"9" * 400,
+    b'"nan"', b'"1/0"', b"-0", b"1e18", b"99999999999999999999", b'"\\ud800"', b'"\\u0000"',
 )  # fmt: skip
 
 

@@ -604,8 +604,8 @@ class _Assembly:
                 finite = np.isfinite(values)
                 counts = np.bincount(self.groups[finite], minlength=self.size)
                 sums = np.bincount(self.groups[finite], values[finite], self.size)
-                with np.errstate(invalid="ignore"):
-                    values = np.where(counts > 0, sums / counts, np.nan)
+                with np.errstate(invalid="ignore", over="ignore"):
+                    values = sums / np.where(np.isfinite(sums) & (counts > 0), counts, np.nan)
             self._raw[key] = values
         return self._raw[key]
 
@@ -791,8 +791,9 @@ def _mean(columns: list[Floats]) -> Floats:
         return columns[0]
     stacked = np.array(columns)
     known = np.isfinite(stacked)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(known, stacked, 0.0).sum(axis=0) / known.sum(axis=0))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        mean = np.where(known, stacked, 0.0).sum(axis=0) / known.sum(axis=0)
+    return np.where(np.isfinite(mean), mean, np.nan)
 
 
 def _count_before(flags: Flags) -> NDArray[np.int_]:

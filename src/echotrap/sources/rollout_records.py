@@ -104,7 +104,7 @@ def step_of(record: Mapping[str, Any]) -> int | None:
         if isinstance(value, list):
             value = value[0] if value else None
         number = _number(value)
-        if number == number and number == int(number):
+        if abs(number) < 2**53 and number == int(number):
             return int(number)
     run = record.get("run")
     work = run.get("work") if isinstance(run, dict) else None
@@ -201,9 +201,9 @@ def _episode(record: Mapping[str, Any], traces: list[Any], step: int, split: str
         while isinstance(at, int) and 0 <= at < len(nodes) and len(path) <= len(nodes):
             path.append(nodes[at])
             at = nodes[at].get("parent")
-        path.reverse()
-        messages = _messages([node.get("message") for node in path])
-        sampled = [bool(node.get("sampled")) for node in path if isinstance(node.get("message"), dict)]
+        path = [node for node in reversed(path) if _is_dialogue([node.get("message")])]
+        messages = _messages([node["message"] for node in path])
+        sampled = [bool(node.get("sampled")) for node in path]
         said = [_with_calls(one) for one, own in zip(messages, sampled, strict=True) if own]
         first = sampled.index(True) if True in sampled else len(messages)
         rewards = trace.get("rewards")

@@ -259,23 +259,9 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
         "malformed": np.array([float(sum(turn.malformed for turn in item.turns)) for item in parsed]),
         "repeated_turns": np.array([_repeated_turns(item) for item in parsed]),
     }
-    signals = _signals(per_rollout, parsed, start, grouped)
-    signals |= _distinct(words)
-    openings = Counter(
-        words.of(2 * i)[:OPENING_WORDS].tobytes() for i in range(n) if thoughts[i] >= 4
-    )  # the first 20 words, all of a shorter reasoning
-    if n > 1 and openings:
-        signals["opening_share"] = openings.most_common(1)[0][1] / n
+    signals = _signals(per_rollout, parsed, start, grouped) | _distinct(words) | _opening(words)
     if grouped:
-        found = templates.retrieval([words.of(2 * i) for i in range(n)], group, seed=seed)
-        if found is not None:
-            signals |= {
-                "retrieval_acc": found.accuracy,
-                "retrieval_chance": found.chance,
-                "mi_zscore": found.zscore,
-                "within_similarity": found.within,
-                "across_similarity": found.across,
-            }
+        signals |= _retrieval(words, group, seed)
     shared = by_word.overlap.grams[by_word.overlap.elsewhere]
     return Scores(parsed, group, per_rollout, signals, by_word.overlap.grams[:SKETCH], shared)
 
@@ -297,6 +283,27 @@ def _distinct(words: Words) -> dict[str, float]:
         if len(codes):
             out[f"distinct_{n}"] = (1 + int(np.count_nonzero(codes[1:] != codes[:-1]))) / len(codes)
     return out
+
+
+def _opening(words: Words) -> dict[str, float]:
+    """Share of the most common opening: the first 20 words of a reasoning, or all of a shorter one."""
+    openings = [words.of(index)[:OPENING_WORDS] for index in range(0, len(words.counts), 2)]
+    counts = Counter(opening.tobytes() for opening in openings if len(opening) >= 4)
+    return {"opening_share": counts.most_common(1)[0][1] / len(openings)} if counts and len(openings) > 1 else {}
+
+
+def _retrieval(words: Words, group: Ints, seed: int) -> dict[str, float]:
+    """How well the reasonings can be told apart by prompt."""
+    found = templates.retrieval([words.of(2 * index) for index in range(len(group))], group, seed=seed)
+    if found is None:
+        return {}
+    return {
+        "retrieval_acc": found.accuracy,
+        "retrieval_chance": found.chance,
+        "mi_zscore": found.zscore,
+        "within_similarity": found.within,
+        "across_similarity": found.across,
+    }
 
 
 def _justified(parsed: Sequence[Parsed], asked: Sequence[str], words: Words) -> Floats:
@@ -353,8 +360,7 @@ def _signals(per_rollout: Mapping[str, Floats], parsed: Sequence[Parsed], start:
         out["thinking_share"] = float(per_rollout["thinking_words"].sum() / written)
     if grouped:
         out["copies_frac"] = _mean(per_rollout["copy"])
-    justified = _mean(per_rollout["justified"])
-    out["unjustified_frac"] = 1 - justified
+    out["unjustified_frac"] = 1 - _mean(per_rollout["justified"])
     turns = [turn for item in parsed for turn in item.turns]
     if start.thinks and turns:
         out["valid_thinking_frac"] = sum(bool(turn.think) for turn in turns) / len(turns)
