@@ -22,8 +22,10 @@ run so far, at least 50 and at most 200 steps.
   `entropy-eruption`) or a repetition detector of another kind at watch, while the outcome sets no new best. Where it stands
   well above its start, spread and entropy fall by convergence too: then dispersion must be at warning, or the text speak.
 * stage 3, confirmed: stage 2 and, within M, `gradient-spike` or `performance-drop` at warning; or all three published signs
-  within M; or `format-floor` at critical; or dispersion and text both at warning within M while the outcome is not improving
-  and the task is not solved (a true trap keeps an adequate reward).
+  within M; or `format-floor` at critical while answers are not cut. A true trap may keep an adequate reward; so, while the
+  outcome is not improving and the task is not solved, also dispersion and text both at warning within M; and, where the outcome
+  does not stand above its start, entropy with two independent measures of the text (shared phrases, and reasoning that no
+  longer fits its prompt): rewards that are partly chance keep the spread up while every rollout says the same.
 * it ends when dispersion, text, floor and outcome have been clear for 10 steps.
 
 Stage 1 is a watch (the verdict's label stays), stage 2 a warning, stage 3 critical.
@@ -101,7 +103,7 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     at, remembered = symptoms.at_least, symptoms.remembered
     stuck = ~symptoms.improving & ~symptoms.solved
 
-    floor = at(critical, "format-floor")
+    floor = at(critical, "format-floor") & ~remembered(at(warning, "truncation"))  # a cut answer breaks the format too
     dispersion, echo = at(watch, *DISPERSION), at(watch, "template-collapse", "cross-rollout-repetition")
     text, entropy = at(watch, *TEXT), at(watch, *ENTROPY)
     quiet = ~(dispersion | text | floor | at(watch, "performance-drop"))
@@ -119,7 +121,9 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
         & (dispersion | entropy | confirming)
     )
     both = remembered(at(warning, *DISPERSION)) & remembered(at(warning, *TEXT)) & stuck & (dispersion | text)
-    third = (remembered(second) & confirming) | (triple & stuck) | both | floor
+    phrases, fit = at(warning, "cross-rollout-repetition"), at(warning, "template-collapse")
+    agreed = remembered(entropy) & phrases & fit & stuck & ~symptoms.risen
+    third = (remembered(second) & confirming) | (triple & stuck) | both | agreed | floor
 
     stage = np.zeros(len(symptoms.steps), np.int8)
     for height, flag in ((1, first), (2, second), (3, third)):

@@ -135,15 +135,15 @@ class Examination:
     def _label(self, first: int, stop: int) -> tuple[str, Level]:
         """Label of a stretch: the rule with the highest last level; between equals the earlier in the order of the rules.
 
-        A numerical failure that came after another critical had been told is that one's consequence.
+        Broken numbers, or a policy that is gone, are the consequence of another verdict of the same level that came before.
         """
         last = {label: int(level[stop - 1]) for label, level in self.rules.items()}
         top = max(last.values())
         candidates = [label for label, level in last.items() if level == top]
-        if len(candidates) > 1 and candidates[0] == "numerical-failure":
-            begins = {label: int(np.argmax(self.rules[label][first:stop] >= top)) for label in candidates}
-            if min(begins[label] for label in candidates[1:]) < begins["numerical-failure"]:
-                candidates = candidates[1:]
+        begins = {label: int(np.argmax(self.rules[label][first:stop] >= top)) for label in candidates}
+        others = [begins[label] for label in candidates[1:] if label != "unstable"]
+        if candidates[0] in verdicts.OFTEN_CONSEQUENCES and others and min(others) < begins[candidates[0]]:
+            candidates = candidates[1:]
         return candidates[0], Level(top)
 
     def _onset(self, label: str, first: int, stop: int) -> int:

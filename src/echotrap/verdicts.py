@@ -24,7 +24,10 @@ COOL_DOWN_POINTS = 3
 ALONE = frozenset({"non-finite", "token-zero-output", "format-floor", "echo-trap"})
 """Detectors whose critical needs no second family (failure_modes.md 3.4)."""
 
-OUTCOME = ("performance-drop", "format-floor", "never-learned")
+NEEDS_OUTCOME = frozenset({"tool-format-collapse"})
+"""Not calibrated enough to wake someone by another family's word: the outcome itself must be worse."""
+
+OUTCOME = ("performance-drop", "format-floor")
 
 
 class Rule(NamedTuple):
@@ -59,7 +62,7 @@ def _environment(symptoms: Symptoms) -> Levels:
 def _policy(symptoms: Symptoms) -> Levels:
     """Entropy, length or performance gone; critical once a detector that says so may be."""
     return np.maximum(
-        _highest("entropy-collapse", "length-collapse")(symptoms),
+        _highest("entropy-collapse", "length-collapse", "tool-format-collapse")(symptoms),
         _highest("performance-drop", least=Level.CRITICAL)(symptoms),
     )
 
@@ -88,10 +91,18 @@ RULES: tuple[Rule, ...] = (
     Rule("reward-hacking-suspected", ("reward-hacking", "train-eval-divergence", "performance-drop"), _hacking),
     Rule("entropy-eruption", ("entropy-eruption", "length-explosion", "gradient-spike"), _highest("entropy-eruption")),
     Rule("truncation-starvation", ("truncation", "length-explosion"), _highest("truncation")),
-    Rule("policy-collapse", ("entropy-collapse", "length-collapse", "performance-drop", "dead-gradient"), _policy),
+    Rule(
+        "policy-collapse",
+        ("entropy-collapse", "length-collapse", "tool-format-collapse", "performance-drop", "dead-gradient"),
+        _policy,
+    ),
     Rule("no-learning-signal", NO_SIGNAL, _highest(*NO_SIGNAL)),
     Rule("template-collapse", ("template-collapse",), _highest("template-collapse")),
 )  # fmt: skip
+
+
+OFTEN_CONSEQUENCES = frozenset({"numerical-failure", "policy-collapse"})
+"""Verdicts that give way to another of the same level that came before."""
 
 
 def cap_critical(symptoms: Symptoms, family: dict[str, str]) -> dict[str, Levels]:
@@ -109,7 +120,7 @@ def cap_critical(symptoms: Symptoms, family: dict[str, str]) -> dict[str, Levels
     for name, level in symptoms.levels.items():
         if name not in ALONE and (level >= Level.CRITICAL).any():
             others = [other for other in symptoms.levels if family[other] not in (family[name], "composite", "event", "input")]
-            backed = symptoms.remembered(symptoms.at_least(Level.WARNING, *others))
+            backed = symptoms.remembered(symptoms.at_least(Level.WARNING, *others)) & (name not in NEEDS_OUTCOME)
             if name not in OUTCOME:
                 backed |= worse
             level = np.where((level >= Level.CRITICAL) & ~backed, Level.WARNING, level).astype(np.int8)
