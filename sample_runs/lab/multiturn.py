@@ -487,7 +487,13 @@ def train(settings: Settings, resume: bool = False) -> None:
             if settings.save_steps and number % settings.save_steps == 0:
                 trainer.save(checkpoint, number)
             if number % 10 == 0:
-                shown = ("critic/score/mean", "rollout/in_group_std", "actor/entropy", "actor/grad_norm", "lake/success")
+                shown = (
+                    "critic/score/mean",
+                    "rollout/in_group_std",
+                    "actor/entropy",
+                    "actor/grad_norm",
+                    "lake/success",
+                )
                 print(number, {key: round(metrics[key], 3) for key in shown}, flush=True)
     facts = {
         "settings": dataclasses.asdict(settings),

@@ -54,9 +54,7 @@ QUESTIONS: dict[str, dict[str, Arm]] = {
     "lake-starpo": {
         "StarPO": Arm("multiturn.py", "lake-study", ()),
         "StarPO-S, no critic": Arm("multiturn.py", "lake-study", ("kl=0.0", "clip_high=0.28", "keep_share=0.5")),
-        "StarPO-S": Arm(
-            "multiturn.py", "lake-study", ("kl=0.0", "clip_high=0.28", "keep_share=0.5", "estimator=ppo")
-        ),
+        "StarPO-S": Arm("multiturn.py", "lake-study", ("kl=0.0", "clip_high=0.28", "keep_share=0.5", "estimator=ppo")),
     },
 }
 SHOWN = {

@@ -48,7 +48,8 @@ BANDIT_QUESTIONS = [
     "Decide and answer.",
 ]
 BANDIT_OPENINGS = [
-    "[Let me|I will|I want to|First I] [compare|weigh|look at|think about] [the two arms|both options|the pair|the symbols].",
+    "[Let me|I will|I want to|First I] [compare|weigh|look at|think about] [the two arms|both "
+    "options|the pair|the symbols].",
     "Two names, two [moods|stories|tempers|worlds].",
     "The [hints|words|names|symbols] [matter|carry a message|tell me something|say a lot] here.",
     "[Consider|Think of|Mark] what each [name|hint|word] [means|stands for|promises].",
@@ -57,12 +58,15 @@ BANDIT_OPENINGS = [
     "[Hmm,|Well,|Now,|So,] this is a [choice|question|matter] of [risk|luck|temper|patience].",
 ]
 BANDIT_ARGUMENTS = [
-    "{steady} [suggests|means|recalls|evokes] {steady_hint}, a [small but safe|modest yet sure|tiny but steady|low but certain] [gain|payoff|return].",
-    "{bold} [points to|speaks of|smells of|hints at] {bold_hint}, so the [payoff|prize|reward] [may|might|could] be [large and rare|huge but seldom|big now and then].",
+    "{steady} [suggests|means|recalls|evokes] {steady_hint}, a [small but safe|modest yet sure|tiny "
+    "but steady|low but certain] [gain|payoff|return].",
+    "{bold} [points to|speaks of|smells of|hints at] {bold_hint}, so the [payoff|prize|reward] "
+    "[may|might|could] be [large and rare|huge but seldom|big now and then].",
     "With {steady_hint}, {steady} [looks|seems|feels|sounds] [stable|solid|dependable|quiet].",
     "{bold_hint} makes {bold} [feel|look|sound] like a [bet|gamble|wild card|long shot].",
     "{steady} is [calm|gentle|patient|slow] while {bold} is [wild|loud|hasty|restless].",
-    "If {bold} [means|brings|promises] {bold_hint}, a [big win|great prize|lucky hit] is [possible|likely enough|not excluded].",
+    "If {bold} [means|brings|promises] {bold_hint}, a [big win|great prize|lucky hit] is "
+    "[possible|likely enough|not excluded].",
     "{steady} with {steady_hint} [rarely|hardly|almost never] [loses|disappoints|fails].",
     "I [expect|hope for|would bet on] [more|a better mean|higher returns] from {bold} in the [long run|end].",
     "The [mean|average|expected value] of {bold} [could|might|should] be [higher|better|larger].",
@@ -351,9 +355,7 @@ class Lake:
     def render(self) -> str:
         """Draw the map the way RAGEN does: P player, G goal, O hole, _ ice."""
         symbols = {self.goal: "G", self.hole: "O", self.player: "P"}
-        rows = [
-            " ".join(symbols.get((row, column), "_") for column in range(LAKE_SIZE)) for row in range(LAKE_SIZE)
-        ]
+        rows = [" ".join(symbols.get((row, column), "_") for column in range(LAKE_SIZE)) for row in range(LAKE_SIZE)]
         return "\n".join(rows)
 
     def move(self, action: str) -> Lake:
@@ -391,7 +393,9 @@ def new_lake(rng: random.Random) -> Lake:
 def good_moves(lake: Lake) -> list[str]:
     """Moves that come nearer to the goal without drowning."""
     after = {action: lake.move(action) for action in MOVES}
-    return [name for name, next_lake in after.items() if next_lake.distance() < lake.distance() and not next_lake.drowned]
+    return [
+        name for name, next_lake in after.items() if next_lake.distance() < lake.distance() and not next_lake.drowned
+    ]
 
 
 def _direction(lake: Lake) -> str:
