@@ -61,6 +61,12 @@ class Settings:
         One step samples `group_size` completions for each of `prompts` prompts.
     beta
         Weight of the KL penalty against the starting policy; 0 switches it off.
+    warmup_steps
+        The learning rate rises linearly over so many steps.
+    updates_per_batch
+        Optimiser steps per generated batch (TRL's ``num_iterations``).
+    invalid_logits
+        ``raise`` when the policy's logits are not finite, or sample from them as if they were ``zero``.
     bold_chance
         Bandit only: chance that the bold arm pays.
     target_words
@@ -87,6 +93,8 @@ class Settings:
     temperature: float = 1.0
     loss_type: str = "dapo"
     scale_rewards: str = "group"
+    warmup_steps: int = 0
+    updates_per_batch: int = 1
     logging_steps: int = 1
     bold_chance: float = 0.25
     target_words: int = 60
@@ -220,8 +228,9 @@ def make_config(settings: Settings, folder: Path, reward_count: int) -> Any:
         temperature=settings.temperature,
         generation_kwargs={"remove_invalid_values": True} if settings.invalid_logits == "zero" else None,
         learning_rate=settings.learning_rate,
-        lr_scheduler_type="constant",
-        warmup_steps=0,
+        lr_scheduler_type="constant_with_warmup" if settings.warmup_steps else "constant",
+        warmup_steps=settings.warmup_steps,
+        num_iterations=settings.updates_per_batch,
         beta=settings.beta,
         loss_type=settings.loss_type,
         scale_rewards=settings.scale_rewards,

@@ -43,6 +43,8 @@ class Settings:
     ----------
     prompts, group_size
         One step plays `group_size` episodes from each of `prompts` starts.
+    slip
+        Chance that the ice turns a move into one of the two sideways moves, as on Gym's slippery lake.
     turns, turn_tokens
         Limits: turns of an episode, new tokens of a turn.
     kl
@@ -51,6 +53,8 @@ class Settings:
         ``grpo`` or ``ppo``.
     keep_share
         Share of the groups that is trained on, those with the largest spread first.
+    advantage_epsilon
+        Added to the spread of a group before dividing by it; with 0 a constant group yields NaN.
     skip_non_finite
         Skip the update if the gradient norm is not finite, as verl does.
     save_steps
@@ -65,6 +69,7 @@ class Settings:
     seed: int = 1
     prompts: int = 4
     group_size: int = 8
+    slip: float = 0.0
     turns: int = 3
     turn_tokens: int = 40
     estimator: str = "grpo"
@@ -76,6 +81,7 @@ class Settings:
     entropy_weight: float = 0.0
     max_grad_norm: float = 1.0
     temperature: float = 1.0
+    advantage_epsilon: float = 1e-6
     skip_non_finite: bool = True
     save_steps: int = 0
 
@@ -186,7 +192,7 @@ class Trainer:
             episode.score += INVALID_TURN_PENALTY
             episode.invalid_turns += 1
         else:
-            episode.lake = episode.lake.move(action)
+            episode.lake = episode.lake.move(tasks.slipped(self.rng, action, self.settings.slip))
         if episode.lake.solved:
             episode.score += GOAL_REWARD
         episode.over = episode.lake.solved or episode.lake.drowned
@@ -248,7 +254,7 @@ class Trainer:
     def set_advantages(self, batch: Batch, scores: torch.Tensor) -> None:
         """Fill in advantages and returns, per token."""
         if batch.values is None:
-            spread = scores.std(dim=1, keepdim=True) + 1e-6
+            spread = scores.std(dim=1, keepdim=True) + self.settings.advantage_epsilon
             per_episode = ((scores - scores.mean(dim=1, keepdim=True)) / spread).reshape(-1, 1)
             batch.advantages = per_episode.expand_as(batch.written)
             batch.returns = batch.advantages

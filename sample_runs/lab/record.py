@@ -28,7 +28,7 @@ import workspace
 
 TRAINERS = {"trl": "grpo.py", "multiturn": "multiturn.py"}
 FILES_OF_A_WANDB_RUN = ("*.wandb", "files/output.log", "files/media/table/**/*.json")
-TRUTH_KEYS = ("main", "format", "class", "onset_first", "onset_last", "expect", "echo_trap", "why", "how_seen")
+TRUTH_KEYS = ("main", "about", "format", "class", "onset_first", "onset_last", "expect", "echo_trap", "why", "how_seen")
 
 
 # --------------------------------------------------------------------------- making

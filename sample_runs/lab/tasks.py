@@ -390,6 +390,13 @@ def new_lake(rng: random.Random) -> Lake:
             return lake
 
 
+def slipped(rng: random.Random, action: str, chance: float) -> str:
+    """Return the move that is really made: with the given chance, one to the side of the intended one."""
+    if chance == 0.0 or rng.random() >= chance:
+        return action
+    return rng.choice(["Left", "Right"] if action in ("Up", "Down") else ["Up", "Down"])
+
+
 def good_moves(lake: Lake) -> list[str]:
     """Moves that come nearer to the goal without drowning."""
     after = {action: lake.move(action) for action in MOVES}
