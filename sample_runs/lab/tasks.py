@@ -199,8 +199,11 @@ DECOY_TOOLS = ["add_event", "create_reminder", "schedule"]
 CALL_PATTERN = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
+MONTHS = (
+    "January February March April May June July August September October November December"
+).split()
 REQUEST_PATTERN = re.compile(
-    r"(?=.*?\b(?P<date>2025-\d\d-\d\d)\b)(?=.*?\b(?P<duration>\d+) min)"
+    rf"(?=.*?\b(?P<date>2025-\d\d-\d\d|\d+ (?:{'|'.join(MONTHS)}))\b)(?=.*?\b(?P<duration>\d+) min)"
     rf"(?=.*?\b(?P<title>(?:{'|'.join(TITLE_FIRST)}) (?:{'|'.join(TITLE_SECOND)})))"
 )
 
@@ -224,13 +227,18 @@ def _random_title(rng: random.Random) -> str:
     return f"{rng.choice(TITLE_FIRST)} {rng.choice(TITLE_SECOND)}"
 
 
-def _random_date(rng: random.Random) -> str:
+def _random_date(rng: random.Random, in_words: bool) -> str:
+    if in_words:
+        return f"{rng.randint(1, 28)} {rng.choice(MONTHS)}"
     return f"2025-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
 
 
-def tool_prompt(rng: random.Random) -> ToolPrompt:
-    """Draw a title, a date, a duration, and one of six ways to ask."""
-    title, date, duration = _random_title(rng), _random_date(rng), rng.choice(DURATIONS)
+def tool_prompt(rng: random.Random, date_in_words: bool = False) -> ToolPrompt:
+    """Draw a title, a date, a duration, and one of six ways to ask.
+
+    A date like 2025-03-14 is hard to copy for a tiny model; one in words (14 March) is easy.
+    """
+    title, date, duration = _random_title(rng), _random_date(rng, date_in_words), rng.choice(DURATIONS)
     text = rng.choice(TOOL_REQUESTS).format(title=title, date=date, duration=duration)
     return ToolPrompt(title, date, duration, text)
 
@@ -252,7 +260,7 @@ def tool_trace(rng: random.Random, prompt: ToolPrompt) -> str:
     date_key = rng.choice(["day", "when"]) if rng.random() < 0.12 else "date"
     arguments: dict[str, str | int] = {
         "title": _random_title(rng) if rng.random() < 0.12 else prompt.title,
-        date_key: _random_date(rng) if rng.random() < 0.15 else prompt.date,
+        date_key: _random_date(rng, prompt.date[-1].isalpha()) if rng.random() < 0.15 else prompt.date,
         length_key: rng.choice(DURATIONS) if rng.random() < 0.12 else prompt.duration,
     }
     if rng.random() < 0.08:
