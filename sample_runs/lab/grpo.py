@@ -196,7 +196,7 @@ def make_dataset(settings: Settings) -> Any:
             bandit = tasks.bandit_prompt(rng)
             text, gold = bandit.text, {"steady": bandit.steady, "bold": bandit.bold}
         else:
-            request = tasks.tool_prompt(rng, date_in_words=settings.task == "tool-words")
+            request = tasks.tool_prompt(rng, few_values=settings.task == "tool-few")
             text, gold = request.text, request.arguments
         rows.append({"prompt": [{"role": "user", "content": text}], "gold": json.dumps(gold)})
     return Dataset.from_list(rows)

@@ -1,6 +1,6 @@
 """Write ``sample_runs/README.md`` from the recipes, the truths and the pictures.
 
-    python sample_runs/lab/index.py
+python sample_runs/lab/index.py
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ The minutes in the table are wall-clock on one of two shared CPU cores; add abou
 policy of each task (`lab/pretrain.py`), which is made once. Runs are seeded: the same versions on the same kind of
 machine give the same run, elsewhere rounding may lead a run another way to the same kind of end.
 
-What the tasks are and what was learned from them: [docs/lab.md](../docs/lab.md). The recipes: [lab/recipes.toml](lab/recipes.toml).
+What the tasks are and what was learned from them: [docs/lab.md](../docs/lab.md).
+The recipes: [lab/recipes.toml](lab/recipes.toml).
 
 ## The runs
 """

@@ -1,6 +1,6 @@
 """Make the starting policy of a task: a byte-pair tokenizer and a 0.7M-parameter Qwen2, trained from scratch.
 
-    python sample_runs/lab/pretrain.py bandit|tool|tool-words|lake
+    python sample_runs/lab/pretrain.py bandit|tool|tool-few|lake
 
 The policy learns to imitate the diverse, imperfect traces of `tasks`. It takes a few minutes on one CPU
 core and is written below the workspace (see `workspace.py`), from where every run of that task starts.
@@ -57,7 +57,7 @@ class Phase:
 PHASES = {
     "bandit": [Phase(500, 2e-3, 32)],
     "tool": [Phase(400, 2e-3, 32), Phase(360, 1e-3, 32, copy_share=0.5), Phase(240, 5e-4, 32)],
-    "tool-words": [Phase(200, 2e-3, 32), Phase(300, 2e-3, 24, copy_share=0.5), Phase(100, 5e-4, 32)],
+    "tool-few": [Phase(350, 2e-3, 32)],
     "lake": [Phase(600, 2e-3, 16)],
 }
 
@@ -67,8 +67,8 @@ def sample_dialogue(task: str, rng: random.Random) -> Dialogue:
     if task == "bandit":
         bandit = tasks.bandit_prompt(rng)
         return [(bandit.text, tasks.bandit_trace(rng, bandit))]
-    if task in ("tool", "tool-words"):
-        request = tasks.tool_prompt(rng, date_in_words=task == "tool-words")
+    if task in ("tool", "tool-few"):
+        request = tasks.tool_prompt(rng, few_values=task == "tool-few")
         return [(request.text, tasks.tool_trace(rng, request))]
     return _lake_dialogue(rng)
 

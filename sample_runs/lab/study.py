@@ -54,8 +54,12 @@ QUESTIONS: dict[str, dict[str, Arm]] = {
     "lake-starpo": {
         "StarPO": Arm("multiturn.py", "lake-study", ()),
         "StarPO-S, no critic": Arm("multiturn.py", "lake-study", ("kl=0.0", "clip_high=0.28", "keep_share=0.5")),
-        "StarPO-S": Arm("multiturn.py", "lake-study", ("kl=0.0", "clip_high=0.28", "keep_share=0.5", "estimator=ppo")),
     },
+}
+# Sample runs drawn beside each other.
+PAIRS = {
+    "pair-bandit": ("bandit-healthy", "bandit-echo-trap"),
+    "pair-grid": ("grid-healthy", "grid-echo-trap"),
 }
 SHOWN = {
     "reward": "reward",
@@ -167,9 +171,23 @@ def write_figure(question: str, found: dict[str, dict[int, dict[str, dict[int, f
     (OUTPUT / f"{question}.svg").write_text(pictures.picture(title, panels), encoding="utf-8")
 
 
+def write_pair(name: str) -> None:
+    """Draw two sample runs side by side."""
+    runs = {run: measures.series(workspace.run_folder(run), 8) for run in PAIRS[name]}
+    panels = []
+    for key, label in SHOWN.items():
+        lines = {run: series[key] for run, series in runs.items() if series.get(key)}
+        if lines:
+            panels.append((label, lines, key == "grad_norm"))
+    (OUTPUT / f"{name}.svg").write_text(pictures.picture(" and ".join(runs), panels), encoding="utf-8")
+
+
 def report() -> None:
     """Rewrite every table and figure, and print the summary."""
     OUTPUT.mkdir(exist_ok=True)
+    for name, runs in PAIRS.items():
+        if all((workspace.run_folder(run) / "run.json").is_file() for run in runs):
+            write_pair(name)
     for question in QUESTIONS:
         found = read(question)
         if not found:

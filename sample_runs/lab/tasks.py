@@ -199,12 +199,13 @@ DECOY_TOOLS = ["add_event", "create_reminder", "schedule"]
 CALL_PATTERN = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
-MONTHS = (
-    "January February March April May June July August September October November December"
-).split()
+FEW_TITLES = ["review", "lunch", "workshop", "interview", "party", "lesson", "yoga", "dentist"]
+WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+FEW_DURATIONS = [15, 20, 30, 45, 60, 90]
+_TITLES = f"(?:{'|'.join(TITLE_FIRST)}) (?:{'|'.join(TITLE_SECOND)})|{'|'.join(FEW_TITLES)}"
 REQUEST_PATTERN = re.compile(
-    rf"(?=.*?\b(?P<date>2025-\d\d-\d\d|\d+ (?:{'|'.join(MONTHS)}))\b)(?=.*?\b(?P<duration>\d+) min)"
-    rf"(?=.*?\b(?P<title>(?:{'|'.join(TITLE_FIRST)}) (?:{'|'.join(TITLE_SECOND)})))"
+    rf"(?=.*?\b(?P<date>2025-\d\d-\d\d|{'|'.join(WEEKDAYS)})\b)"
+    rf"(?=.*?\b(?P<duration>\d+) min)(?=.*?\b(?P<title>{_TITLES})\b)"
 )
 
 
@@ -223,22 +224,33 @@ class ToolPrompt:
         return {"title": self.title, "date": self.date, "duration": self.duration}
 
 
-def _random_title(rng: random.Random) -> str:
-    return f"{rng.choice(TITLE_FIRST)} {rng.choice(TITLE_SECOND)}"
+@dataclass(frozen=True)
+class ToolValues:
+    """Where the values of a request come from."""
+
+    few: bool
+
+    def title(self, rng: random.Random) -> str:
+        """Draw a title."""
+        return rng.choice(FEW_TITLES) if self.few else f"{rng.choice(TITLE_FIRST)} {rng.choice(TITLE_SECOND)}"
+
+    def date(self, rng: random.Random) -> str:
+        """Draw a date."""
+        return rng.choice(WEEKDAYS) if self.few else f"2025-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+
+    def duration(self, rng: random.Random) -> int:
+        """Draw a duration in minutes."""
+        return rng.choice(FEW_DURATIONS if self.few else DURATIONS)
 
 
-def _random_date(rng: random.Random, in_words: bool) -> str:
-    if in_words:
-        return f"{rng.randint(1, 28)} {rng.choice(MONTHS)}"
-    return f"2025-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
-
-
-def tool_prompt(rng: random.Random, date_in_words: bool = False) -> ToolPrompt:
+def tool_prompt(rng: random.Random, few_values: bool = False) -> ToolPrompt:
     """Draw a title, a date, a duration, and one of six ways to ask.
 
-    A date like 2025-03-14 is hard to copy for a tiny model; one in words (14 March) is easy.
+    With `few_values` there are 8 titles, 7 weekdays and 6 durations, which a tiny policy learns to repeat from
+    its prompt; without, thousands of values, which it hardly can.
     """
-    title, date, duration = _random_title(rng), _random_date(rng, date_in_words), rng.choice(DURATIONS)
+    values = ToolValues(few_values)
+    title, date, duration = values.title(rng), values.date(rng), values.duration(rng)
     text = rng.choice(TOOL_REQUESTS).format(title=title, date=date, duration=duration)
     return ToolPrompt(title, date, duration, text)
 
@@ -258,10 +270,11 @@ def tool_trace(rng: random.Random, prompt: ToolPrompt) -> str:
     name = rng.choice(DECOY_TOOLS) if rng.random() < 0.15 else TOOL_NAME
     length_key = rng.choice(["length", "minutes"]) if rng.random() < 0.18 else "duration"
     date_key = rng.choice(["day", "when"]) if rng.random() < 0.12 else "date"
+    values = ToolValues(few=prompt.date in WEEKDAYS)
     arguments: dict[str, str | int] = {
-        "title": _random_title(rng) if rng.random() < 0.12 else prompt.title,
-        date_key: _random_date(rng, prompt.date[-1].isalpha()) if rng.random() < 0.15 else prompt.date,
-        length_key: rng.choice(DURATIONS) if rng.random() < 0.12 else prompt.duration,
+        "title": values.title(rng) if rng.random() < 0.12 else prompt.title,
+        date_key: values.date(rng) if rng.random() < 0.15 else prompt.date,
+        length_key: values.duration(rng) if rng.random() < 0.12 else prompt.duration,
     }
     if rng.random() < 0.08:
         arguments.pop(rng.choice(list(arguments)))
