@@ -6,6 +6,7 @@ are computed with plain sets on purpose, independently of the library that the s
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import itertools
 import json
@@ -89,7 +90,16 @@ def log_rows(folder: Path) -> dict[int, dict[str, float]]:
         for line in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             rows[row["step"]] = row["data"]
-    return rows
+    return rows or console_rows(folder / "console.log")
+
+
+def console_rows(path: Path) -> dict[int, dict[str, float]]:
+    """Logged metrics as the trainer printed them, for a killed run that left nothing else; one row a step."""
+    if not path.is_file():
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    printed = [ast.literal_eval(line) for line in lines if line.startswith("{'loss'")]
+    return {step: {key: float(value) for key, value in row.items()} for step, row in enumerate(printed, start=1)}
 
 
 def exact_tool_success(folder: Path) -> dict[int, float]:
