@@ -246,12 +246,13 @@ class ToolValues:
 def tool_prompt(rng: random.Random, few_values: bool = False) -> ToolPrompt:
     """Draw a title, a date, a duration, and one of six ways to ask.
 
-    With `few_values` there are 8 titles, 7 weekdays and 6 durations, which a tiny policy learns to repeat from
-    its prompt; without, thousands of values, which it hardly can.
+    With `few_values` there are 8 titles, 7 weekdays and 6 durations, title and day in quotes as in the call, which
+    a tiny policy learns to repeat from its prompt; without, thousands of values, which it hardly can.
     """
     values = ToolValues(few_values)
     title, date, duration = values.title(rng), values.date(rng), values.duration(rng)
-    text = rng.choice(TOOL_REQUESTS).format(title=title, date=date, duration=duration)
+    shown = {"title": f'"{title}"', "date": f'"{date}"'} if few_values else {"title": title, "date": date}
+    text = rng.choice(TOOL_REQUESTS).format(**shown, duration=duration)
     return ToolPrompt(title, date, duration, text)
 
 
