@@ -139,6 +139,12 @@ def test_every_way_to_name_a_run(finished: Path) -> None:
         read(finished, run="nobody")
 
 
+def test_the_folder_of_a_run_is_called_as_the_run(finished: Path) -> None:
+    reader = open_reader(str(finished))
+    assert len(list(reader.poll())) > 5
+    assert reader.name == "grpo-live"
+
+
 def test_a_live_run_is_followed_and_nothing_is_read_twice(tmp_path: Path) -> None:
     with writing(tmp_path, 150, 0.01) as process:
         reader, rows, polls = follow(process, tmp_path)
@@ -336,3 +342,26 @@ def test_a_run_that_has_only_begun_is_followed_from_its_folder(tmp_path: Path) -
     assert list(reader.poll()) == []
     (folder / "run-a.wandb").write_bytes(log)
     assert [row.values["_step"] for row in reader.poll()] == list(range(5))
+
+
+def verl(step: int) -> bytes:
+    from wandb.proto import wandb_internal_pb2
+
+    record = wandb_internal_pb2.Record()
+    for key, value in (("critic/score/mean", step / 10), ("training/global_step", step), ("_step", step)):
+        record.history.item.add(nested_key=[key], value_json=json.dumps(value))
+    return bytes(record.SerializeToString())
+
+
+def test_the_last_steps_of_a_killed_verl_run_come_from_what_it_printed(tmp_path: Path) -> None:
+    path = tmp_path / "run-a.wandb"
+    path.write_bytes(transaction_log(verl(step) for step in range(1, 6)))
+    (tmp_path / "files").mkdir()
+    printed = (f"step:{step} - critic/score/mean:{step / 10} - training/global_step:{step}\n" for step in range(1, 9))
+    (tmp_path / "files" / "output.log").write_text("loading\n" + "".join(printed))
+    reader, rows = read(path)
+    assert [row.values["training/global_step"] for row in rows] == list(range(1, 9))
+    assert [Path(reader.files[row.file]).name for row in rows] == ["run-a.wandb"] * 5 + ["output.log"] * 3
+    assert [(note.kind, note.count) for note in reader.notes] == [("supplemented", 3)]
+    path.write_bytes(transaction_log(verl(step) for step in range(1, 11)))  # it was alive after all, and its log catches up
+    assert [row.values["training/global_step"] for row in reader.poll()] == [9, 10]

@@ -212,6 +212,7 @@ class Report(_Data):
     signals: tuple[Signal, ...] = ()
     notes: tuple[NoteLine, ...] = ()
     last_good_step: int | None = Field(default=None, description="last saved checkpoint, else last step, before the onset")
+    last_good_saved: bool = Field(default=False, description="whether a checkpoint of that step is known to exist")
     seconds_since_onset: float | None = Field(default=None, description="training time since the onset, where it was logged")
     settings: dict[str, float | int | str | bool | None] = Field(
         default={}, description="parameters that differ from the defaults"

@@ -79,6 +79,7 @@ def report(seen: Examination) -> Report:
         signals=_signals(run),
         notes=tuple(NoteLine(kind=n.kind, message=n.message, count=n.count) for n in run.notes),
         last_good_step=_last_good(run, verdict),
+        last_good_saved=_last_good(run, verdict) in run.config.checkpoints,
         seconds_since_onset=_spent(run, verdict),
     )
 
@@ -88,7 +89,7 @@ def _facts(run: Run) -> RunFacts:
     config = {
         name: getattr(run.config, name)
         for name in run.config.__dataclass_fields__
-        if name != "raw" and getattr(run.config, name) is not None
+        if name not in ("raw", "checkpoints") and getattr(run.config, name) is not None
     }
     return RunFacts(
         name=run.name,
@@ -419,6 +420,9 @@ def _signal(run: Run, name: str) -> Signal:
 def _last_good(run: Run, verdict: Verdict) -> int | None:
     if verdict.onset_step is None:
         return None
+    saved = [step for step in run.config.checkpoints if step < verdict.onset_step]
+    if saved:
+        return max(saved)
     interval = run.config.save_interval
     if interval:
         step = (verdict.onset_step - 1) // interval * interval

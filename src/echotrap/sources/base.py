@@ -118,12 +118,15 @@ class Reader(ABC):
         Whether the writer has said that it is done; ``None`` where the format cannot tell.
     other_runs : tuple of str
         Names of runs in the same place that were not read.
+    named : bool
+        The log itself says what the run is called.
     lossy : bool
         Lines may have been cut before they were read (console text), so an absent key says nothing.
     format, source : str
         Name of the format and the location as given; set by :func:`echotrap.sources.open_reader`.
     """
 
+    named = False
     lossy = False
     format = ""
     source = ""

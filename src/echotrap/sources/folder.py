@@ -72,6 +72,8 @@ class Folder(Reader):
 
     def _mirror(self) -> None:
         inner = self.inner
+        if inner.named:
+            self.name = inner.name
         self.files, self.finished = inner.files, inner.finished
         self.framework, self.framework_version = inner.framework, inner.framework_version
         self.config = {**self._facts, **inner.config}
@@ -122,7 +124,7 @@ def _open(location: str, options: Options) -> Reader:
         [Note("picked", f"{picked.name} was read; of {len(candidates)} logs it holds the most known signals")] if others else []
     )
     reader = Folder(folder, inner, beside, others, said)
-    if picked.path == folder or picked.path.parent == folder:
+    if not inner.named and (picked.path == folder or picked.path.parent == folder):
         reader.name = folder.resolve().name
     return reader
 

@@ -39,6 +39,8 @@ class _Run(NamedTuple):
 class SqliteReader(Reader):
     """Follows one run in a database."""
 
+    named = True
+
     def __init__(self, path: Path, wanted: str | None) -> None:
         super().__init__(path.stem)
         self.files = [str(path)]
@@ -87,6 +89,8 @@ class SqliteReader(Reader):
 
 class FileStoreReader(Reader):
     """Follows one run in a file store: a file a metric, ``{time in ms} {value} {step}`` a line."""
+
+    named = True
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(name)

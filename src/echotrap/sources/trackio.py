@@ -31,6 +31,8 @@ PARQUET_MAGIC = b"PAR1"
 class TrackioReader(Reader):
     """Reads one run of a project; a database is followed."""
 
+    named = True
+
     def __init__(self, path: Path, run: str | None) -> None:
         super().__init__(path.stem)
         self.files = [str(path)]

@@ -25,6 +25,7 @@ import orjson
 
 from echotrap.errors import SourceError
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, choose_run
+from echotrap.sources.console import Console
 from echotrap.sources.jsonl import parse
 from echotrap.sources.tables import LoggedTable, TableStore, reward_functions, wandb_table
 
@@ -51,6 +52,8 @@ class WandbFileReader(Reader):
         Versions of the packages that were installed, where ``files/requirements.txt`` lists them.
     """
 
+    named = True
+
     def __init__(self, logs: list[Path], name: str) -> None:
         super().__init__(name)
         self.console: deque[str] = deque(maxlen=200)
@@ -67,6 +70,9 @@ class WandbFileReader(Reader):
         self._counts: Counter[str] = Counter()
         self._exit_code: int | None = None
         self._incremental: set[str] = set()
+        self._newest: int | None = None  # training step, where W&B's step is the same
+        self._output: Console | None = None
+        self._ahead: set[int] = set()  # steps that were taken from the printed lines
         self._rewards: set[str] = set()
         self._tables = TableStore(self._discover, self.config, self._rewards)
 
@@ -90,7 +96,9 @@ class WandbFileReader(Reader):
                     continue
                 kind = record.WhichOneof("record_type")
                 if kind == "history":
-                    yield self._row(record.history, log)
+                    row = self._row(record.history, log)
+                    if row.values.get("_step") not in self._ahead:
+                        yield row
                 elif kind == "config":
                     self._configure(record.config)
                 elif kind == "output_raw":
@@ -101,6 +109,8 @@ class WandbFileReader(Reader):
                     self._exit_code, self.finished = None, False
                 elif kind == "exit":
                     self._exit_code, self.finished = record.exit.exit_code, True
+        if not self.finished:
+            yield from self._printed_rows()
         if self.rollouts is None:
             self._tables.refresh()
             self.rollouts = self._tables or None
@@ -124,7 +134,28 @@ class WandbFileReader(Reader):
             elif TABLE_TYPES[kind]:
                 self._incremental.add(key)
         self._rewards |= reward_functions(values)
+        if isinstance(step := values.get("training/global_step"), int):
+            self._newest = step if step == values.get("_step") else None
         return Row(values, line=log.count, file=log.index)
+
+    def _printed_rows(self) -> Iterator[Row]:
+        """What verl printed of the steps that have not reached the log: all, where the run was killed.
+
+        Only where W&B's step has been the training step so far; the rows are left out of the log when they arrive there.
+        """
+        if self._newest is None:
+            return
+        if self._output is None:
+            path = self._paths[-1].parent / "files" / "output.log"
+            if not path.is_file():
+                return
+            self._output = Console(path)
+            self.files.append(str(path))
+        for row in self._output.poll():
+            if row.step is not None and row.step > self._newest:
+                self._newest = row.step
+                self._ahead.add(row.step)
+                yield Row(row.values, row.step, row.line, len(self.files) - 1)
 
     def _configure(self, config: Any) -> None:
         for item in config.update:
@@ -164,6 +195,8 @@ class WandbFileReader(Reader):
         tail = sum(log.unread for log in self._logs)
         if tail:
             self.notes.append(Note("incomplete", "bytes at the end that are no whole record yet", tail))
+        if self._ahead:
+            self.notes.append(Note("supplemented", "steps that the log lacks were read from output.log", len(self._ahead)))
         if self._exit_code:
             self.notes.append(Note("exit", f"the run ended with exit code {self._exit_code}"))
 
