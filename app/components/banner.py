@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from itertools import zip_longest
 
 import streamlit as st
 
@@ -31,7 +32,7 @@ def banner(report: Report) -> None:
     rows = [
         ("why", _list(verdict.why)),
         ("against", _list(verdict.against)),
-        ("do now", _list(_words(lever) for lever in levers(report)[:4])),
+        ("do now", _list((lever.action for lever in levers(report)[:4]), (lever.cost for lever in levers(report)[:4]))),
         ("signals", f'<span class="et-parts"><b>{coverage.present} of {coverage.of}</b> {parts}</span>'),
     ]
     grid = "".join(f"<span>{name}</span><span>{content}</span>" for name, content in rows if content)
@@ -63,14 +64,11 @@ def settings(report: Report) -> None:
         st.code("\n".join(keys[:6]), language=None, wrap_lines=True)
 
 
-def _words(lever: Lever) -> str:
-    return f"{lever.action} ({lever.cost})" if lever.cost else lever.action
-
-
 def _fact(name: str, step: int | None) -> str:
     return "" if step is None else f"<span>{name} <b>{step:,}</b></span>"
 
 
-def _list(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+def _list(lines: Iterable[str], asides: Iterable[str] = ()) -> str:
+    pairs = zip_longest(lines, asides, fillvalue="")
+    items = "".join(f'<li>{escape(line)} <span class="et-muted">{escape(aside)}</span></li>' for line, aside in pairs)
     return f"<ul>{items}</ul>" if items else ""

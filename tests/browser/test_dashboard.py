@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from echotrap import pipeline
+from echotrap.app.page import title
 
 playwright = pytest.importorskip("playwright.sync_api")
 Browser, Page, expect = playwright.Browser, playwright.Page, playwright.expect
@@ -74,9 +75,12 @@ def scrolled(page: Page) -> float:
 
 
 def test_from_verdict_to_rollout(page: Page, dashboard: Dashboard, tmp_path: Path, write_trap: Callable[..., Path]) -> None:
-    page.goto(dashboard(write_trap(tmp_path / "trap")))
-    expect(page.get_by_test_id("verdict")).to_contain_text("cho trap")
-    expect(page).to_have_title("● echo trap, confirmed · trap")
+    trap = write_trap(tmp_path / "trap")
+    report = pipeline.check(str(trap))
+    assert report.verdict.severity == "critical"
+    page.goto(dashboard(trap))
+    expect(page.get_by_test_id("verdict")).to_contain_text(report.verdict.headline)
+    expect(page).to_have_title(title(report))
     page.wait_for_selector(CHART)
 
     click_chart(page, 0.755)
@@ -136,3 +140,15 @@ def test_a_broken_log_is_words(page: Page, dashboard: Dashboard, tmp_path: Path)
     page.goto(dashboard(tmp_path / "noise.bin"))
     expect(page.get_by_text("binary", exact=False).first).to_be_visible()
     assert page.get_by_text("Traceback").count() == 0
+
+
+def test_an_upload_is_judged(page: Page, dashboard: Dashboard, tmp_path: Path, metrics_line: Callable[[int, int], str]) -> None:
+    calm, mine = tmp_path / "calm.jsonl", tmp_path / "mine.jsonl"
+    calm.write_text("".join(metrics_line(step, 10_000) for step in range(1, 41)))
+    mine.write_text("".join(metrics_line(step, 60) for step in range(1, 121)))
+    page.goto(dashboard(calm) + "/runs")
+    page.get_by_text("Look at a log of your own").click()
+    page.locator("input[type=file]").set_input_files(mine)
+    report = pipeline.check(str(mine))
+    expect(page.get_by_test_id("verdict")).to_contain_text(report.verdict.headline)
+    expect(page).to_have_title(title(report))

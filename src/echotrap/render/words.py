@@ -146,6 +146,8 @@ def go_back(report: Report) -> str | None:
     spent = [f"{run.last_step - verdict.onset_step} steps"] if run.last_step is not None else []
     spent += [duration(report.seconds_since_onset)] if report.seconds_since_onset else []
     since = f"; {' and '.join(spent)} were spent since the onset" if spent else ""
+    if report.last_good_saved:
+        return f"Go back to checkpoint {report.last_good_step}, the last one from before the onset{since}"
     return f"Go back to step {report.last_good_step}, the last good one{since}"
 
 
