@@ -524,9 +524,12 @@ def test_init_writes_once(call, here: Path) -> None:
 
 def test_config_check_looks_at_ids_too(call, here: Path) -> None:
     assert call("config", "check")[0] == 0
-    (here / "echotrap.toml").write_text('skip = ["reward-variance-colapse"]')
-    code, _, err = call("config", "check")
-    assert (code, "did you mean reward-variance-collapse?" in err) == (2, True)
+    for wrong in ('skip = ["reward-variance-colapse"]', '[[suppress]]\ndetector = "reward-variance-colapse"\nreason = "x"'):
+        (here / "echotrap.toml").write_text(wrong)
+        code, _, err = call("config", "check")
+        assert (code, "did you mean reward-variance-collapse?" in err) == (2, True)
+    (here / "echotrap.toml").write_text('[[suppress]]\ndetector = "policy-collapse"\nreason = "a verdict"')
+    assert call("config", "check")[0] == 0
     assert json.loads(call("config", "schema")[1])["title"] == "echotrap.toml"
 
 
