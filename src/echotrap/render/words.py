@@ -38,8 +38,8 @@ STAGE = {1: "forming", 2: "suspected", 3: "confirmed"}
 VERDICTS: dict[Label, str] = {
     "healthy": "Nothing known is wrong, and enough was logged to say so.",
     "converged": "The task is solved: spread, entropy and gradient are gone for that reason.",
-    "echo-trap": "The policy echoes itself: the spread of rewards, entropy, gradient and text go together. Stage 1 forms and leaves the"
-    " verdict healthy, stage 2 is suspected, stage 3 confirmed.",
+    "echo-trap": "The policy echoes itself: the spread of rewards, entropy, gradient and text go together. Stage 1 forms and leaves"
+    " the verdict healthy, stage 2 is suspected, stage 3 confirmed.",
     "entropy-eruption": "The policy drifts into garble: its entropy rises and does not come back.",
     "numerical-failure": "The numbers broke: values are not finite, or the output is one repeated symbol.",
     "no-learning-signal": "The optimiser learns nothing: gradients are dead, or every prompt group gets one reward.",
@@ -52,23 +52,7 @@ VERDICTS: dict[Label, str] = {
     "insufficient-data": "Too few steps, or no signal that is known.",
 }
 BLOCKS = "▁▂▃▄▅▆▇█"
-ASCII_VERDICTS: dict[Label, str] = {
-    "healthy": "Nothing known is wrong, and enough was logged to say so.",
-    "converged": "The task is solved: spread, entropy and gradient are gone for that reason.",
-    "echo-trap": "The policy echoes itself: the spread of rewards, entropy, gradient and text go together. Stage 1 forms and leaves the"
-    " verdict healthy, stage 2 is suspected, stage 3 confirmed.",
-    "entropy-eruption": "The policy drifts into garble: its entropy rises and does not come back.",
-    "numerical-failure": "The numbers broke: values are not finite, or the output is one repeated symbol.",
-    "no-learning-signal": "The optimiser learns nothing: gradients are dead, or every prompt group gets one reward.",
-    "policy-collapse": "Entropy, length or performance is gone, without the signature of the Echo Trap.",
-    "template-collapse": "One template answers every prompt.",
-    "truncation-starvation": "Responses are cut at the length limit, so that the reward cannot reach them.",
-    "environment-failure": "Tools or environment failed; the policy is not to blame for what followed.",
-    "reward-hacking-suspected": "The training reward rises while the held-out score does not.",
-    "unstable": "There is a symptom that no diagnosis explains.",
-    "insufficient-data": "Too few steps, or no signal that is known.",
-}
-BLOCKS = "_.-~=+*#"
+ASCII_BLOCKS = "_.-~=+*#"
 
 
 def plain(text: str) -> str:
