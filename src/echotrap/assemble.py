@@ -108,7 +108,10 @@ class RunBuilder:
 
     def build(self) -> Run:
         """The run as it was read so far."""
-        return _Assembly(self).run()
+        run = _Assembly(self).run()
+        if run.rollouts is not None:
+            run.rollouts.group_size = run.config.group_size
+        return run
 
     def identity(self) -> str:
         """Tells a run from another one in the same place: a digest of its first row, which nothing that follows can change."""
@@ -160,6 +163,7 @@ class _Assembly:
     def __init__(self, builder: RunBuilder) -> None:
         self.reader, self.table = builder.reader, builder.table
         self.naming, self.config = builder.naming(), builder.config()
+        self.signals = dict(self.naming.signals)
         self.framework = self.naming.framework
         self.placed = place(self.table, self.naming)
         self.size = len(self.placed.index)
@@ -171,11 +175,12 @@ class _Assembly:
     def run(self) -> Run:
         """Do it."""
         self._fill_columns()
+        self._settle_reward_std()
         self._derive()
         nonfinite = self._nonfinite()
         self._unmeasured()
         table, reader, placed = self.table, self.reader, self.placed
-        keys = {name: keys[0] for name, keys in self.naming.signals.items()}
+        keys = {name: keys[0] for name, keys in self.signals.items()}
         keys.update({name: key for key, name in self.naming.evals.items()})
         for kind, message, count in (
             ("dropped", "cells of further keys were left out for want of memory", table.crowded),
@@ -228,7 +233,7 @@ class _Assembly:
         return self.placed.any(np.isin(self.table.cells(key)[1], kinds))
 
     def _fill_columns(self) -> None:
-        for name, keys in self.naming.signals.items():
+        for name, keys in self.signals.items():
             self.columns[name] = _mean([self._by_step(key) for key in keys])
             self.provenance[name] = self.naming.provenance.get(name, "logged" if len(keys) == 1 else "derived")
             if len(keys) > 1:
@@ -246,6 +251,19 @@ class _Assembly:
             self.columns[key if key not in FIELDS else f"raw/{key}"] = self._by_step(key)
         if unknown:
             self.notes.append(Note("unknown", "keys are not known and keep their own name", len(unknown)))
+
+    def _settle_reward_std(self) -> None:
+        """Where TRL's ``reward_std`` has two readings, a spread while no group has any proves that it is the batch's."""
+        name = next((name for name in ("group_reward_std", "reward_std") if self.provenance.get(name) == "assumed"), None)
+        if name is None or "zero_std_frac" not in self.columns:
+            return
+        proofs = int(((self.columns[name] > 1e-4) & (self.columns["zero_std_frac"] == 1)).sum())
+        if proofs:
+            self.columns["reward_std"] = self.columns.pop(name)
+            self.signals["reward_std"] = self.signals.pop(name)
+            self.provenance.pop(name)
+            self.provenance["reward_std"] = "logged"
+            self.notes.append(Note("settled", "reward_std is the batch's: it is not 0 while every group has no variance", proofs))
 
     def _derive(self) -> None:
         for rule in RULES:
@@ -274,7 +292,7 @@ class _Assembly:
 
     def _nonfinite(self) -> list[NonFinite]:
         found: list[NonFinite] = []
-        signals = {name: keys for name, keys in self.naming.signals.items() if name != "eval_score" and name != "pass_at_k"}
+        signals = {name: keys for name, keys in self.signals.items() if name != "eval_score" and name != "pass_at_k"}
         padding = self._padding(signals)
         for name, keys in [*signals.items(), *((key, (key,)) for key in self.naming.unknown)]:
             for key in keys:
@@ -294,7 +312,7 @@ class _Assembly:
 
     def _padding(self, signals: Mapping[str, tuple[str, ...]]) -> Flags:
         """Steps of evaluation rows that a table has padded: nothing of training is finite in them."""
-        if not self.naming.evals and "eval_score" not in self.naming.signals:
+        if not self.naming.evals and "eval_score" not in self.signals:
             return np.zeros(self.size, bool)
         lives = np.zeros(self.size, bool)
         for name in signals.keys() - CLOCKS:
