@@ -137,7 +137,7 @@ def test_a_restart_repeats_nothing_and_delivers_what_was_left(tmp_path: Path) ->
     first.take("r", found, ["a", "b"], words)
     delivery = first.claim("r", "a", 0.0)
     assert delivery is not None
-    first.settle(delivery, "sent")
+    first.settle(delivery)
     first.close()
 
     second = Store(file)
@@ -202,3 +202,14 @@ def test_the_store_is_for_its_owner_only(tmp_path: Path) -> None:
     Store(tmp_path / "state" / "alarms.sqlite3")
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
     assert sqlite3.connect(tmp_path / "state" / "alarms.sqlite3").execute("SELECT count(*) FROM told").fetchone() == (0,)
+
+
+def test_a_run_that_nobody_watches_any_more_is_forgotten(tmp_path: Path) -> None:
+    found = alarms(seen(echo_trap=[WARN] * 5))
+    store = Store(tmp_path / "s")
+    for run, at in (("old", 0.0), ("new", 4e9)):
+        store.saw(run, 5, at)
+        store.take(run, found)
+    store.close()
+    again = Store(tmp_path / "s")
+    assert (len(again.take("old", found)), len(again.take("new", found))) == (1, 0)

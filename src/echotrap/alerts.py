@@ -217,6 +217,9 @@ class Delivery(NamedTuple):
     attempts: int
 
 
+KEPT_S = 180 * 86400.0
+"""A run that nobody has watched for so long is forgotten."""
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, last_step INTEGER NOT NULL, seen_at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS told (
@@ -226,7 +229,7 @@ CREATE TABLE IF NOT EXISTS told (
 CREATE INDEX IF NOT EXISTS told_run ON told (run);
 CREATE TABLE IF NOT EXISTS outbox (
   number INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, channel TEXT NOT NULL, message TEXT NOT NULL,
-  state TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0, due_at REAL NOT NULL DEFAULT 0,
+  attempts INTEGER NOT NULL DEFAULT 0, due_at REAL NOT NULL DEFAULT 0,
   held_by TEXT, held_until REAL NOT NULL DEFAULT 0
 );
 """
@@ -254,6 +257,9 @@ class Store:
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._db = sqlite3.connect(file or ":memory:", timeout=10, isolation_level=None, check_same_thread=False)
             self._db.executescript(_SCHEMA)
+            old = (time.time() - KEPT_S,)
+            self._db.execute("DELETE FROM told WHERE run IN (SELECT key FROM runs WHERE seen_at < ?)", old)
+            self._db.execute("DELETE FROM runs WHERE seen_at < ?", old)
         except (OSError, sqlite3.Error) as error:
             raise EchotrapError(
                 f"the memory of alarms cannot be used: {error}", where=str(file), cure="set ECHOTRAP_STATE_DIR"
@@ -342,7 +348,7 @@ class Store:
         with self._transaction() as db:
             row = db.execute(
                 "SELECT number, message, attempts, due_at, held_by, held_until FROM outbox "
-                "WHERE run = ? AND channel = ? AND state = 'waiting' ORDER BY number LIMIT 1",
+                "WHERE run = ? AND channel = ? ORDER BY number LIMIT 1",
                 (run, channel),
             ).fetchone()
             if row is None or row[3] > now or (row[4] != self._holder and row[5] > now):
@@ -354,10 +360,10 @@ class Store:
         facts |= {"why": tuple(facts["why"]), "numbers": tuple(map(tuple, facts["numbers"]))}
         return Delivery(row[0], Message(**facts), row[2])
 
-    def settle(self, delivery: Delivery, state: Literal["sent", "dropped"]) -> None:
+    def settle(self, delivery: Delivery) -> None:
         """A message was delivered, or is given up."""
         with self._transaction() as db:
-            db.execute("UPDATE outbox SET state = ? WHERE number = ?", (state, delivery.number))
+            db.execute("DELETE FROM outbox WHERE number = ?", (delivery.number,))
 
     def postpone(self, delivery: Delivery, until: float) -> None:
         """A delivery failed and is tried again later, by whoever comes first."""
@@ -370,9 +376,7 @@ class Store:
     def waiting(self, run: str, channel: str) -> int:
         """How many messages of a run a channel still has to deliver."""
         with self._lock:
-            row = self._db.execute(
-                "SELECT count(*) FROM outbox WHERE run = ? AND channel = ? AND state = 'waiting'", (run, channel)
-            ).fetchone()
+            row = self._db.execute("SELECT count(*) FROM outbox WHERE run = ? AND channel = ?", (run, channel)).fetchone()
         return int(row[0])
 
     def last(self, run: str, *kinds: Kind) -> Alarm | None:
