@@ -111,9 +111,19 @@ def test_news_of_one_incident_are_one_as_grave_as_it_got() -> None:
 
 def test_the_past_of_a_run_met_for_the_first_time_is_no_news_but_what_lasts_is() -> None:
     level = [CALM] * 9 + [WARN] * 5 + [CALM] * 45 + [WARN] * 5 + [CRIT] * 5
-    news = Store().take("r", alarms(seen(echo_trap=level)), quiet=True)
+    news = Store().take("r", alarms(seen(echo_trap=level)), first="what lasts")
     assert told(news) == [("opened", "echo-trap", "critical", 65)]
-    assert Store().take("r", alarms(seen(echo_trap=level[:50])), quiet=True) == ()
+    assert Store().take("r", alarms(seen(echo_trap=level[:50])), first="what lasts") == ()
+    assert Store().take("r", alarms(seen(echo_trap=level[:20])), first="nothing") == ()
+
+
+def test_a_channel_that_is_added_later_is_told_what_still_lasts() -> None:
+    store, found = Store(), alarms(seen(echo_trap=[WARN] * 9 + [CALM] * 45 + [CRIT] * 5))
+    store.take("r", found)
+    assert store.take("r", found) == ()
+    assert told(store.take("r", found, ["late"], words, first="what lasts")) == [("opened", "echo-trap", "critical", 55)]
+    assert store.waiting("r", "late") == 1
+    assert store.take("r", found, ["late"], words, first="what lasts") == ()
 
 
 def test_a_step_trained_again_after_a_resume_is_another_step() -> None:
