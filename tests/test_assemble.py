@@ -312,6 +312,17 @@ def test_exact_zero_from_the_start_is_not_measured(write: Write) -> None:
     assert sum(note.count for note in run.notes if note.kind == "unmeasured") == 9
 
 
+def test_spread_while_every_group_has_none_is_the_batch_s(write: Write) -> None:
+    row = {"reward": 0.5, "reward_std": 0.4, "completions/mean_length": 9.0, "learning_rate": 1e-6, "frac_reward_zero_std": 0.5}
+    run = open_run(str(write(*({"step": step, **row} for step in (1, 2)))))
+    assert run.provenance["group_reward_std"] == "assumed"
+    run = open_run(str(write({"step": 1, **row}, {"step": 2, **row, "frac_reward_zero_std": 1.0})))
+    assert run.metrics["reward_std"].tolist() == [0.4, 0.4]
+    assert run.provenance["reward_std"] == "logged"
+    assert not run.has("group_reward_std")
+    assert notes(run)["settled"] == 1
+
+
 def test_numbers_written_as_strings_are_numbers(write: Write) -> None:
     run = open_run(str(write({"step": "1", "reward": "0.25"}, {"step": "2", "reward": "0.5"})))
     assert run.steps.tolist() == [1, 2]
@@ -455,8 +466,8 @@ def test_a_prefix_of_the_log_gives_a_prefix_of_the_frame(tmp_path: Path) -> None
 
 
 def test_a_table_of_many_keys_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("echotrap.assemble.MIN_KEYS", 16)
-    monkeypatch.setattr("echotrap.assemble.MAX_CELLS", 16 * 4096)
+    monkeypatch.setattr("echotrap.table.MIN_KEYS", 16)
+    monkeypatch.setattr("echotrap.table.MAX_CELLS", 16 * 4096)
     path = tmp_path / "run.jsonl"
     path.write_text("".join(f'{{"step": {step}, "reward": 0.5, "key{step}": 1}}\n' for step in range(1, 101)))
     run = open_run(str(path))

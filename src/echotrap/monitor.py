@@ -66,8 +66,6 @@ class Monitor:
 
     Attributes
     ----------
-    alarms : tuple of Alarm
-        Everything that was told.
     spent_s : float
         Time taken from the training loop so far, loading included.
 
@@ -97,7 +95,6 @@ class Monitor:
         framework_version: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        self.alarms: tuple[Alarm, ...] = ()
         self.spent_s = 0.0
         self._every, self._stop_on, self._on_alarm, self._budget_share = every, stop_on, on_alarm, budget_share
         self._notify, self._settings = tuple(notify), settings
@@ -114,9 +111,14 @@ class Monitor:
         return self._should_stop
 
     @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Everything that was worth telling up to the last evaluation, in order."""
+        return self._judge.look.alarms if self._judge and self._judge.look else ()
+
+    @property
     def report(self) -> Report | None:
         """The newest report; ``None`` before the first evaluation."""
-        return self._judge.look.report if self._judge and self._judge.look else None
+        return self._judge.look.full_report if self._judge and self._judge.look else None
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None, rollouts: Iterable[Any] | None = None) -> None:
         """Take one step's metrics, and judge the run when it is time. Never raises.
@@ -168,20 +170,19 @@ class Monitor:
 
     def _evaluate(self) -> None:
         self._evaluated_at = self._step
+        began, first = time.perf_counter(), self._judge is None
         if self._judge is None:
             self._judge = _Judge(self._reader, self._settings, self._notify)
-        began = time.perf_counter()
         news = self._judge.news()
-        spent = time.perf_counter() - began
-        self._rest_until = time.perf_counter() + spent * (1 / self._budget_share - 1)
+        if not first:  # which loads the libraries, and says nothing about the next
+            now = time.perf_counter()
+            self._rest_until = now + (now - began) * (1 / self._budget_share - 1)
         self._reader.forget()
-        report = self.report
         for alarm in news:
-            self.alarms += (alarm,)
             if self._stop_on and alarm.kind != "recovered" and GRAVITY[alarm.severity] >= GRAVITY[self._stop_on]:
                 self._should_stop = True
-            if self._on_alarm is not None and report is not None:
-                self._on_alarm(alarm, report)
+            if self._on_alarm is not None and self.report is not None:
+                self._on_alarm(alarm, self.report)
 
     def _fail(self, error: Exception) -> None:
         self._broken = True

@@ -10,6 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from echotrap.config import Settings, Suppression
+from echotrap.errors import SourceError
 from echotrap.record import Event, Run
 from echotrap.report import NoteLine, Report
 
@@ -74,7 +75,12 @@ def read(location: str, settings: Settings, *, format: str | None = None, run: s
     from echotrap.sources import open_run
 
     facts = settings.run.model_dump(exclude={"framework"}, exclude_none=True)
-    opened = open_run(location, format=format, run=run, framework=settings.run.framework, config=facts)
+    try:
+        opened = open_run(location, format=format, run=run, framework=settings.run.framework, config=facts)
+    except SourceError as error:
+        if location == "-":
+            error.where = "standard input"  # rather than the file that it was copied to
+        raise
     saved = checkpoints(opened)
     return declare(replace(opened, config=replace(opened.config, checkpoints=saved)) if saved else opened, settings)
 

@@ -83,9 +83,13 @@ def watch(
     screen = _Screen(live=sys.stdout.isatty() and not once)
     last: Scene | None = None
 
+    def watcher_report() -> str:
+        look = watcher.told or watcher.look
+        return look.full_report.model_dump_json() if look else "{}"
+
     channels: dict[str, Channel] = open_channels(tuple(notify or ()), settings.notify)
     if exec_ is not None:
-        channels["--exec"] = Command(exec_, lambda: watcher.look.report.model_dump_json() if watcher.look else "{}")
+        channels["--exec"] = Command(exec_, watcher_report)
     store, reason = Store.open()
     for text in (*settings.notices, reason):
         if text:
