@@ -43,8 +43,9 @@ class Look:
 
     Attributes
     ----------
-    report : Report
-        Without the rollouts that prove its findings: looking them up takes longer than judging.
+    report, brief : Report
+        As ``echotrap check`` gives it, and without the rollouts that prove its findings: looking them up takes longer than
+        judging. Each is written when it is asked for.
     alarms : tuple of Alarm
         Everything that was worth telling so far, told or not.
     key : str
@@ -58,13 +59,12 @@ class Look:
 
     @cached_property
     def report(self) -> Report:  # noqa: D102
-        bare = replace(self.seen, run=replace(self.run, rollouts=None))
-        return pipeline.mark(write_report(bare), self.settings)
+        return self.brief if self.run.rollouts is None else pipeline.mark(write_report(self.seen), self.settings)
 
     @cached_property
-    def full_report(self) -> Report:
-        """The report with its rollouts, as ``echotrap check`` gives it."""
-        return self.report if self.run.rollouts is None else pipeline.mark(write_report(self.seen), self.settings)
+    def brief(self) -> Report:  # noqa: D102
+        bare = replace(self.seen, run=replace(self.run, rollouts=None))
+        return pipeline.mark(write_report(bare), self.settings)
 
     @cached_property
     def alarms(self) -> tuple[Alarm, ...]:  # noqa: D102
@@ -180,7 +180,7 @@ class Watcher:
     Attributes
     ----------
     look, told : Look or None
-        The run as it was last read, and as it was when there was news; the full report of the latter is at hand.
+        The run as it was last read, and as it was when there was news; its report has been written.
     """
 
     def __init__(
@@ -325,7 +325,7 @@ class Watcher:
     def _tell(self, look: Look, stalled: bool) -> tuple[Alarm, ...]:
         last = int(look.run.steps[-1])
         segment = max(len(look.run.segments) - 1, 0)
-        found = [alarm for alarm in look.alarms if not accepted(alarm, look.report, self._settings)]
+        found = [alarm for alarm in look.alarms if not accepted(alarm, look.brief, self._settings)]
         writer = self._store.last(self._key, "stalled", "resumed")
         if stalled:
             found.append(Alarm("stalled", "stalled", "warning", last, last, last, segment))
@@ -339,14 +339,14 @@ class Watcher:
                 headline = f"no new step after {last} for {span(self._clock() - self._progress_at)}"
             elif alarm.kind == "resumed":
                 headline = f"steps again, now {last}"
-            return alerts.compose(alarm, look.report, run=look.run.name, key=self._key, headline=headline)
+            return alerts.compose(alarm, look.brief, run=look.run.name, key=self._key, headline=headline)
 
         if first_met and look.seen.incident is None:
             self._store.take(self._key, found)  # all of it is over
             return ()
         news = self._store.take(self._key, found, self._channels, words, quiet=first_met)
         if news and self._dispatcher is not None:
-            self.told = look
+            self.told, _ = look, look.report  # written here: stores of rollouts are not for several threads
             self._dispatcher.wake()
         return news
 

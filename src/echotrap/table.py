@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from echotrap.fields import EVAL_PREFIX, STEP_KEYS, WEAK_STEP_KEYS
+from echotrap.fields import EVAL_PREFIX, EVAL_WORD, SPLIT_KEYS, STEP_KEYS, WEAK_STEP_KEYS
 from echotrap.sources.base import Row
 from echotrap.sources.jsonl import flatten
 
@@ -142,10 +142,11 @@ class Table:
         return column.values[: len(self)], column.marks[: len(self)]
 
     def whole(self, key: str) -> tuple[Ints, Flags]:
-        """A key as whole numbers, and where it is one."""
-        if key not in self.columns:
+        """A key, in whatever case, as whole numbers, and where it is one."""
+        found = key if key in self.columns else next((name for name in self.columns if name.lower() == key), None)
+        if found is None:
             return np.full(len(self), UNSET), np.zeros(len(self), bool)
-        values, marks = self.cells(key)
+        values, marks = self.cells(found)
         with np.errstate(invalid="ignore"):
             good = (marks == NUMBER) & (np.abs(values) < MAX_STEP) & (values == np.floor(values))
         return np.where(good, np.where(good, values, 0).astype(np.int64), UNSET), good
@@ -178,6 +179,16 @@ class Table:
                 self.spread()
             return
         self._make_room()
+        marker = next((at for at, key in enumerate(keys) if key.lower() in SPLIT_KEYS), None)
+        if marker is not None:
+            held_out = [isinstance(cells[marker], str) and EVAL_WORD.match(cells[marker]) is not None for cells in data]
+            for at in np.flatnonzero(held_out).tolist():
+                values = _as_eval({key: cell for key, cell in zip(keys, data[at], strict=True) if key != keys[marker]})
+                self._take(tuple(values), where[at : at + 1], [tuple(values.values())])
+            data = [cells for cells, flag in zip(data, held_out, strict=True) if not flag]
+            where = where[~np.array(held_out)]
+            if not data:
+                return
         if any(dict in map(type, cells) for cells in data):
             for at, cells in enumerate(data):
                 flat = flatten(dict(zip(keys, cells, strict=True)))
@@ -239,4 +250,4 @@ def _marks(values: Floats) -> Marks:
 def _as_eval(values: dict[str, Any]) -> dict[str, Any]:
     """A row that its container calls an evaluation."""
     plain = {*STEP_KEYS, *WEAK_STEP_KEYS}
-    return {key if key in plain or EVAL_PREFIX.match(key) else f"eval/{key}": value for key, value in values.items()}
+    return {key if key.lower() in plain or EVAL_PREFIX.match(key) else f"eval/{key}": value for key, value in values.items()}
