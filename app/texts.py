@@ -17,9 +17,10 @@ from echotrap.app.components.rollout import Block, Span, block
 from echotrap.record import Run
 from echotrap.rollouts import Rollout, RolloutStore
 from echotrap.text import ngrams
+from echotrap.text import stories as stories_of
 from echotrap.text.measure import Scores, Start, measure
-from echotrap.text.parse import dialogue, parse
-from echotrap.text.templates import Clusters, clusters
+from echotrap.text.parse import dialogue
+from echotrap.text.templates import Clusters
 from echotrap.text.words import locate
 
 __all__ = ["Companion", "Scored", "at", "companions", "steps_of", "stories"]
@@ -29,7 +30,6 @@ TAG_WORDS = {"loop_coverage": "loop", "one_symbol": "one symbol", "malformed": "
 MOST_EARLIER = 12
 MOST_SHOWN = 2000
 LONG_GROUP = 8  # characters: a longer name is shown as a number
-STORY_STEPS, STORY_ROLLOUTS = 40, 48
 RUN_OF_ONE = re.compile(r"(\S)\1{15,}|(\S{1,12}\s?)\2{9,}")
 
 
@@ -144,14 +144,7 @@ def companions(store: RolloutStore, scored: Scored, index: int, onset: int | Non
 
 @st.cache_resource(max_entries=8, show_spinner="Grouping what the policy says …")
 def _stories(source: str, fingerprint: str, _store: RolloutStore) -> Clusters | None:
-    reader = signals.Reader(_store, STORY_ROLLOUTS)
-    texts: list[str] = []
-    when: list[int] = []
-    for step in reader.steps[:: max(len(reader.steps) // STORY_STEPS, 1)]:
-        told = [parse(item).reasoning for item in reader.at(step)[0]]
-        texts += told
-        when += [step] * len(told)
-    return clusters(texts, np.array(when, np.int64))
+    return stories_of(_store)
 
 
 def stories(run: Run, store: RolloutStore) -> Clusters | None:

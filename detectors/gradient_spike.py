@@ -2,7 +2,7 @@
 
 What it looks at
 ----------------
-The gradient norm before clipping, on a logarithmic scale, against its own last 50 steps; the reward as second witness.
+The gradient norm before clipping, on a logarithmic scale, against its own last 50 steps; the outcome as second witness.
 
 Why it matters
 --------------
@@ -17,9 +17,9 @@ separates collapsed from healthy runs, three does not.
 
 * watch: one event.
 * warning: events at 2 of 3 points; or 3 within 20 steps; or one with ``factor >= 10`` and above the run's baseline with the
-  reward down; or one with ``factor >= 100``.
-* critical: a warning, or one event with ``factor >= 10``, with the reward down: its 10-step mean a fifth of its range, and three
-  deviations of its noise, below its best.
+  outcome down; or one with ``factor >= 100``.
+* critical: a warning, or one event with ``factor >= 10``, with the outcome down: the 10-step mean of the reward a fifth of its
+  range, and three deviations of its noise, below its best; or the held-out score halved within 20 steps.
 
 An incident ends after 20 quiet steps.
 
@@ -102,8 +102,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     points = np.arange(len(steps), dtype=np.int64)
     often = (stats.trailing(count, points, 3, "sum") >= 2) | (stats.trailing(count, steps, 20, "sum") >= 3)
     huge = settled & (factor >= params.critical_factor) & (values > normal)
-    at, reward = run.series("reward_mean")
-    worse = stats.as_of(stats.fallen(reward, at, params.reward_drop), at, steps, False)
+    worse = _worse(run, steps, params)
     seen = stats.lingering(event | large, steps, params.quiet_steps)
     alone = stats.lingering((event & often) | huge, steps, params.quiet_steps)
     fallen = stats.lingering((event & often) | (large & (values > normal)), steps, params.quiet_steps)
@@ -111,6 +110,21 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     level, onset = stats.ladder(seen, stats.either(alone, backed), backed)
     evidence = {"value": values, "typical": np.exp(usual.centre), "factor": factor, "sigma": sigma}
     return Track(steps, level, onset, factor, np.full(len(steps), params.warning_factor), evidence)
+
+
+def _worse(run: Run, steps: stats.Steps, params: Params) -> stats.Flags:
+    """Whether the outcome is down: the reward beyond its noise, or the held-out score halved within 20 steps.
+
+    The noise bound is that of one look, not of many: that it falls just when the gradient jumps is unlikely enough.
+    """
+    at, reward = run.series("reward_mean")
+    fall = stats.best_so_far(reward, at) - stats.trailing(reward, at, 10, "mean")
+    wide = stats.running_max(reward) - stats.running_min(reward)
+    fallen = (fall >= params.reward_drop * wide) & (fall > 3 * np.nan_to_num(stats.noise(reward, how="mean"))) & (wide > 0)
+    held_out_at, held_out = run.series("eval_score")
+    lately = stats.trailing(held_out, held_out_at, 21, "max")
+    halved = (held_out < 0.5 * lately) & (lately >= 0.5 * stats.running_max(held_out))
+    return stats.as_of(fallen, at, steps, False) | stats.as_of(halved, held_out_at, steps, False)
 
 
 DETECTOR = Detector(
@@ -121,7 +135,7 @@ DETECTOR = Detector(
         family="gradient",
         highest=Level.CRITICAL,
         needs=(("grad_norm",),),
-        uses=("reward_mean",),
+        uses=("reward_mean", "eval_score"),
         message="gradient norm {value:.3g} is {factor:.0f} times its usual {typical:.3g}",
         remedies=(
             Remedy(

@@ -1,1 +1,1 @@
-"""Real recorded runs with their truth and the recipe that made them."""
+"""Recorded runs of tiny agents, each with its truth and the recipe that made it."""

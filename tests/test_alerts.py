@@ -93,6 +93,22 @@ def test_looking_in_any_chunks_remembers_the_same(pairs: list[tuple[int, int]], 
     assert {alarm.incident: alarm.severity for alarm in news} == gravest
 
 
+def test_a_writer_that_stalls_in_an_incident_hides_nothing() -> None:
+    opened, stalled = Alarm("opened", "echo-trap", "warning", 8, 10, 10), Alarm("stalled", "stalled", "warning", 10, 10, 10)
+    assert Store().take("r", [opened, stalled]) == (opened, stalled)
+
+
+def test_news_of_one_incident_are_one_as_grave_as_it_got() -> None:
+    found = [
+        Alarm("opened", "unstable", "warning", 8, 10, 10),
+        Alarm("escalated", "unstable", "critical", 8, 20, 10),
+        Alarm("changed", "echo-trap", "critical", 8, 30, 10),
+    ]
+    store = Store()
+    store.take("r", found[:1])
+    assert store.take("r", found) == (Alarm("escalated", "echo-trap", "critical", 8, 30, 10),)
+
+
 def test_the_past_of_a_run_met_for_the_first_time_is_no_news_but_what_lasts_is() -> None:
     level = [CALM] * 9 + [WARN] * 5 + [CALM] * 45 + [WARN] * 5 + [CRIT] * 5
     news = Store().take("r", alarms(seen(echo_trap=level)), quiet=True)

@@ -184,6 +184,29 @@ def test_a_container_may_say_that_a_row_is_evaluation() -> None:
     assert run.metrics.loc[1, "eval_score"] == 0.8
 
 
+@pytest.mark.parametrize(("key", "word"), [("split", "eval"), ("phase", "validation"), ("type", "test"), ("mode", "val")])
+def test_a_row_may_say_itself_that_it_is_evaluation(write: Write, key: str, word: str) -> None:
+    rows = [{key: kind, "step": step, "reward": 0.1 if kind == "train" else 0.8} for step in (1, 2) for kind in ("train", word)]
+    run = open_run(str(write(*rows)))
+    assert run.metrics["reward_mean"].tolist() == [0.1, 0.1]
+    assert run.metrics["eval_score"].tolist() == [0.8, 0.8]
+
+
+@pytest.mark.parametrize("key", ["Step", "iteration", "current_steps", "Iteration", "optimizer_step"])
+def test_the_step_has_many_names(write: Write, key: str) -> None:
+    run = open_run(str(write(*({key: 10 * at, "reward": 0.1} for at in (1, 2, 3)))))
+    assert run.steps.tolist() == [10, 20, 30]
+    assert run.metrics.columns.tolist() == ["reward_mean"]
+
+
+def test_a_share_in_percent_is_a_share(write: Write) -> None:
+    run = open_run(str(write(*({"step": step, "success_rate": 20.0 + step, "correct": 12} for step in (1, 2)))))
+    assert run.metrics["success_rate"].tolist() == [0.21, 0.22]
+    run = open_run(str(write(*({"step": step, "correct": 12} for step in (1, 2)))))
+    assert run.metrics.columns.tolist() == ["correct"]
+    assert any("exceeds 1" in note.message for note in run.notes)
+
+
 def test_the_summary_row_is_dropped(write: Write) -> None:
     rows = [{"step": 1, "loss": 0.1, "reward": 1.0}, {"step": 1, "train_runtime": 9.0, "train_loss": 0.1, "reward": 0.7}]
     run = open_run(str(write(*rows)))
@@ -310,6 +333,17 @@ def test_exact_zero_from_the_start_is_not_measured(write: Write) -> None:
     assert run.series("reward_mean").values.tolist() == [0.0] * 6
     assert run.series("grad_norm").values.tolist() == [0.0] * 6
     assert sum(note.count for note in run.notes if note.kind == "unmeasured") == 9
+
+
+def test_spread_while_every_group_has_none_is_the_batch_s(write: Write) -> None:
+    row = {"reward": 0.5, "reward_std": 0.4, "completions/mean_length": 9.0, "learning_rate": 1e-6, "frac_reward_zero_std": 0.5}
+    run = open_run(str(write(*({"step": step, **row} for step in (1, 2)))))
+    assert run.provenance["group_reward_std"] == "assumed"
+    run = open_run(str(write({"step": 1, **row}, {"step": 2, **row, "frac_reward_zero_std": 1.0})))
+    assert run.metrics["reward_std"].tolist() == [0.4, 0.4]
+    assert run.provenance["reward_std"] == "logged"
+    assert not run.has("group_reward_std")
+    assert notes(run)["settled"] == 1
 
 
 def test_numbers_written_as_strings_are_numbers(write: Write) -> None:
@@ -455,8 +489,8 @@ def test_a_prefix_of_the_log_gives_a_prefix_of_the_frame(tmp_path: Path) -> None
 
 
 def test_a_table_of_many_keys_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("echotrap.assemble.MIN_KEYS", 16)
-    monkeypatch.setattr("echotrap.assemble.MAX_CELLS", 16 * 4096)
+    monkeypatch.setattr("echotrap.table.MIN_KEYS", 16)
+    monkeypatch.setattr("echotrap.table.MAX_CELLS", 16 * 4096)
     path = tmp_path / "run.jsonl"
     path.write_text("".join(f'{{"step": {step}, "reward": 0.5, "key{step}": 1}}\n' for step in range(1, 101)))
     run = open_run(str(path))

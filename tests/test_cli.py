@@ -395,6 +395,17 @@ def test_a_terminal_without_blocks_gets_ascii(here: Path) -> None:
 def test_standard_input_is_read(here: Path) -> None:
     done = run("check", "-", "--format", "json", input=calm())
     assert json.loads(done.stdout)["run"]["steps"] == 60
+    done = run("check", "-", input="no log")
+    assert (done.returncode, done.stderr.startswith("error: standard input: ")) == (2, True)
+
+
+def test_a_file_name_that_is_no_text_can_be_told_in_every_format(call, here: Path) -> None:
+    name = os.fsdecode(b"we\xffird.jsonl")
+    (here / name).write_text(calm())
+    files = [f"{kind}=out.{kind}" for kind in ("json", "markdown", "junit", "sarif", "html")]
+    code, out, _ = call("check", name, *(part for file in files for part in ("-o", file)))
+    assert (code, out.startswith("HEALTHY")) == (0, True)
+    assert json.loads((here / "out.json").read_text())["run"]["name"] == "we?ird"
 
 
 def test_a_folder_of_several_logs_says_what_was_not_judged(call, here: Path) -> None:
@@ -489,6 +500,15 @@ def test_explain_covers_every_detector(call) -> None:
     assert (code, f"did you mean {known[0]}?" in err) == (2, True)
 
 
+def test_explain_covers_every_verdict(call) -> None:
+    from echotrap.report import Label
+
+    for label in get_args(Label):
+        code, out, _ = call("explain", label)
+        assert (code, out.startswith(f"{label} (")) == (0, True)
+    assert "entropy-collapse" in call("explain", "policy-collapse")[1]
+
+
 def test_fields_lists_signals_and_tells_how_a_log_was_read(call, here: Path) -> None:
     assert "mean reward over all rollouts" in call("fields")[1]
     (here / "log.jsonl").write_text(calm() + rows([{"step": 61, "my/own": 3}]))
@@ -513,9 +533,12 @@ def test_init_writes_once(call, here: Path) -> None:
 
 def test_config_check_looks_at_ids_too(call, here: Path) -> None:
     assert call("config", "check")[0] == 0
-    (here / "echotrap.toml").write_text('skip = ["reward-variance-colapse"]')
-    code, _, err = call("config", "check")
-    assert (code, "did you mean reward-variance-collapse?" in err) == (2, True)
+    for wrong in ('skip = ["reward-variance-colapse"]', '[[suppress]]\ndetector = "reward-variance-colapse"\nreason = "x"'):
+        (here / "echotrap.toml").write_text(wrong)
+        code, _, err = call("config", "check")
+        assert (code, "did you mean reward-variance-collapse?" in err) == (2, True)
+    (here / "echotrap.toml").write_text('[[suppress]]\ndetector = "policy-collapse"\nreason = "a verdict"')
+    assert call("config", "check")[0] == 0
     assert json.loads(call("config", "schema")[1])["title"] == "echotrap.toml"
 
 

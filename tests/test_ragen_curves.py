@@ -55,13 +55,13 @@ def alarm(run: Run, detector: str, level: Level, **params: object) -> int | None
 
 # failure catalogue 9.6, and why a step differs from it where it does:
 # Sokoban-PPO erupts from .63 to 1.26 nats, below where it began; a warning asks for more, because sound runs wander there.
-# Sokoban-GRPO's 7.5 at step 110 is no more than its first norms; only the 11 at 130 is.
+# Sokoban-GRPO's 7.5 and 11 are less than its second norm (32), long after the outcome was gone: a watch.
 TABLE = {
     #                   drop warning, std watch, eruption watch, warning, spike warning, critical, floor critical
     "Bandit-PPO": (120, 200, None, None, 170, 170, 200),
     "Bandit-GRPO": (40, 50, 70, 80, 150, None, None),
     "Sokoban-PPO": (90, 100, 130, None, 90, 90, 100),
-    "Sokoban-GRPO": (20, 60, 80, 90, 130, None, 50),
+    "Sokoban-GRPO": (20, 60, 80, 90, None, None, 50),
     "FrozenLake-PPO": (80, 90, None, None, 80, 80, 100),
     "FrozenLake-GRPO": (None, None, None, None, None, None, None),
 }

@@ -54,6 +54,13 @@ def test_text_leaves_calm_runs_to_the_table(several, healthy_report) -> None:
     assert healthy_report.verdict.headline in render(several, "text", View(verbose=True))
 
 
+def test_text_of_many_runs_is_a_table_with_the_worst_on_top(trap_report, healthy_report) -> None:
+    lines = render([healthy_report] * 5 + [trap_report], "text").splitlines()
+    assert lines[1].startswith("ECHO TRAP")
+    assert len(lines) == 9
+    assert "-v for all" in lines[-1]
+
+
 def test_json_of_one_run_is_its_report_and_of_several_a_batch(trap_report, several) -> None:
     assert Report.model_validate_json(render([trap_report], "json")) == trap_report
     batch = json.loads(render(several, "json"))

@@ -151,6 +151,7 @@ def test_a_line_cut_at_4096_characters_loses_its_last_field() -> None:
         ('{"loss": 0.1, "actor": {"entropy": 0.5}, "reward": 1}', {"loss": 0.1, "actor": {"entropy": 0.5}, "reward": 1}),
         ("[rank0]: {'loss': 0.1, 'actor': {'entropy': 0.5}, 'reward': 1}", {"loss": 0.1, "actor/entropy": 0.5, "reward": 1.0}),
         ("INFO step=5 reward: 0.5, loss: 0.25", {"reward": 0.5, "loss": 0.25}),
+        ("Global step 12: {'policy_loss': 0.1, 'actor_lr': 1e-06}", {"policy_loss": 0.1, "actor_lr": 1e-06}),
     ],
 )
 def test_console_dialects(line: str, values: dict[str, object]) -> None:

@@ -559,14 +559,14 @@ def test_too_few_groups_cannot_be_told_apart():
 def test_stories_of_a_run():
     items = [r for step in range(1, 21) for r in step_of(healthy if step <= 10 else lambda g, k: f"{STORY} {k}", step)]
     run = Run("r", "-", "frame", pd.DataFrame(), rollouts=MemoryStore(items))
-    found = text.stories(run, seed=1)
+    found = text.stories(run.rollouts, seed=1)
     assert found.steps.tolist() == list(range(1, 21))
     np.testing.assert_allclose(found.shares.sum(1), 1)
     assert found.largest[-1] > 0.9 > found.largest[0]
     assert found.effective[-1] < 1.5 < found.effective[0]
     story = int(np.argmax(found.shares[-1]))
     assert found.samples[story].startswith(STORY[:30])
-    again = text.stories(run, seed=1)
+    again = text.stories(run.rollouts, seed=1)
     np.testing.assert_array_equal(found.shares, again.shares)
 
 

@@ -115,6 +115,13 @@ def test_traces_become_rollouts_of_the_training_step(live: tuple[Path, sqlite3.C
     assert [(rollout.text, rollout.prompt, rollout.reward) for rollout in traces] == [("said", "q", 0.0), ("said", "q", 1.0)]
 
 
+def test_an_export_of_several_runs_is_no_dump_of_rollouts() -> None:
+    run = open_run(STORES, run="trackio.parquet")
+    assert run.format == "trackio"
+    assert run.rollouts is not None
+    assert run.rollouts.steps() == (1, 2)  # those of the run that was read
+
+
 def test_an_older_database_without_run_ids(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     with closing(sqlite3.connect(path)) as writer:

@@ -30,6 +30,12 @@ __all__ = ["COOL_DOWN_STEPS", "Alarm", "Delivery", "Message", "Store", "alarms",
 
 Kind = Literal["opened", "escalated", "changed", "recovered", "stalled", "resumed"]
 
+RISES: tuple[Kind, ...] = ("opened", "escalated", "changed")
+"""From what matters most."""
+
+WRITER: tuple[Kind, ...] = ("stalled", "resumed")
+"""About the program that writes the log."""
+
 COOL_DOWN_STEPS = 20
 """Steps for which a run must stay clear before its recovery is told; a relapse before that is the same incident."""
 
@@ -139,7 +145,7 @@ class Message(NamedTuple):
             "stalled": "stalled",
             "resumed": "running again",
         }[self.kind]
-        what = self.run if self.kind in ("stalled", "resumed") else f"{self.label}{stage} in {self.run}"
+        what = self.run if self.kind in WRITER else f"{self.label}{stage} in {self.run}"
         return f"[{word}] {what}"
 
     @property
@@ -170,7 +176,7 @@ def compose(alarm: Alarm, report: Report | None, *, run: str, key: str, headline
     headline : str
         Instead of the report's, for an alarm that the report does not know.
     """
-    policy = alarm.kind not in ("stalled", "resumed")
+    policy = alarm.kind not in WRITER
     findings = [item for item in report.findings if item.severity != "info"] if report and policy else []
     current = report is not None and report.verdict.label == alarm.label
     leading = next((item for item in findings if not item.suppressed_by and item.family != "composite"), None)
@@ -321,7 +327,7 @@ class Store:
             )
             news = _latest(fresh)
             if quiet:
-                news = tuple(alarm for alarm in news[-1:] if alarm.kind not in ("recovered", "resumed"))
+                news = tuple(alarm for alarm in news[-1:] if alarm.kind in RISES)
             for alarm in news if words is not None else ():
                 assert words is not None
                 message = json.dumps(words(alarm)._asdict(), ensure_ascii=False)
@@ -388,7 +394,7 @@ class Store:
 
 def _same(alarm: Alarm, other: Alarm) -> bool:
     """Whether two alarms are one: late rows of a step may move a verdict a little, but not the end of the log."""
-    slack = 0 if alarm.kind in ("stalled", "resumed") else COOL_DOWN_STEPS - 1
+    slack = 0 if alarm.kind in WRITER else COOL_DOWN_STEPS - 1
     return (
         (alarm.kind, alarm.label, alarm.severity, alarm.segment) == (other.kind, other.label, other.severity, other.segment)
         and abs(alarm.step - other.step) <= slack
@@ -398,8 +404,11 @@ def _same(alarm: Alarm, other: Alarm) -> bool:
 
 def _latest(fresh: Sequence[Alarm]) -> tuple[Alarm, ...]:
     """The last alarm of each incident; one that was opened in between is news as a whole."""
-    last: dict[int, Alarm] = {}
+    last: dict[tuple[bool, int], Alarm] = {}
     for alarm in fresh:
-        opened = alarm.incident in last and last[alarm.incident].kind == "opened"
-        last[alarm.incident] = replace(alarm, kind="opened") if opened and alarm.kind in ("escalated", "changed") else alarm
+        about = alarm.kind in WRITER, alarm.incident
+        before = last.get(about)
+        if before is not None and alarm.kind in RISES:
+            alarm = replace(alarm, kind=min(before.kind, alarm.kind, key=RISES.index))
+        last[about] = alarm
     return tuple(last.values())

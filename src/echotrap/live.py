@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -38,13 +39,36 @@ LISTING_S = 30.0  # a folder on a network is slow to list
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """A run as it stands, and what it means."""
+    """A run as it stands, and what it means.
+
+    Attributes
+    ----------
+    report, brief : Report
+        As ``echotrap check`` gives it, and without the rollouts that prove its findings: looking them up takes longer than
+        judging. Each is written when it is asked for.
+    alarms : tuple of Alarm
+        Everything that was worth telling so far, told or not.
+    key : str
+        Tells the run from another one in the same place.
+    """
 
     run: Run
     seen: Examination
-    report: Report
-    alarms: tuple[Alarm, ...]
+    settings: Settings
     key: str
+
+    @cached_property
+    def report(self) -> Report:  # noqa: D102
+        return self.brief if self.run.rollouts is None else pipeline.mark(write_report(self.seen), self.settings)
+
+    @cached_property
+    def brief(self) -> Report:  # noqa: D102
+        bare = replace(self.seen, run=replace(self.run, rollouts=None))
+        return pipeline.mark(write_report(bare), self.settings)
+
+    @cached_property
+    def alarms(self) -> tuple[Alarm, ...]:  # noqa: D102
+        return alerts.alarms(self.seen)
 
 
 class Follower:
@@ -95,8 +119,7 @@ class Follower:
             return None
         with windows.growing(self._memory):
             seen = examine(run, self._settings)
-        report = pipeline.mark(write_report(seen), self._settings)
-        self._look = Look(run, seen, report, alerts.alarms(seen), key)
+        self._look = Look(run, seen, self._settings, key)
         return self._look
 
     def close(self) -> None:
@@ -156,8 +179,8 @@ class Watcher:
 
     Attributes
     ----------
-    look : Look or None
-        The run as it was last read.
+    look, told : Look or None
+        The run as it was last read, and as it was when there was news; its report has been written.
     """
 
     def __init__(
@@ -186,6 +209,7 @@ class Watcher:
         self._trouble = ""
         self._key = ""
         self._first_met = False
+        self.told: Look | None = None
         self._layout: frozenset[str] = frozenset()
         self._listed_at = 0.0
 
@@ -301,7 +325,7 @@ class Watcher:
     def _tell(self, look: Look, stalled: bool) -> tuple[Alarm, ...]:
         last = int(look.run.steps[-1])
         segment = max(len(look.run.segments) - 1, 0)
-        found = [alarm for alarm in look.alarms if not accepted(alarm, look.report, self._settings)]
+        found = [alarm for alarm in look.alarms if not accepted(alarm, look.brief, self._settings)]
         writer = self._store.last(self._key, "stalled", "resumed")
         if stalled:
             found.append(Alarm("stalled", "stalled", "warning", last, last, last, segment))
@@ -315,13 +339,14 @@ class Watcher:
                 headline = f"no new step after {last} for {span(self._clock() - self._progress_at)}"
             elif alarm.kind == "resumed":
                 headline = f"steps again, now {last}"
-            return alerts.compose(alarm, look.report, run=look.run.name, key=self._key, headline=headline)
+            return alerts.compose(alarm, look.brief, run=look.run.name, key=self._key, headline=headline)
 
         if first_met and look.seen.incident is None:
             self._store.take(self._key, found)  # all of it is over
             return ()
         news = self._store.take(self._key, found, self._channels, words, quiet=first_met)
         if news and self._dispatcher is not None:
+            self.told, _ = look, look.report  # written here: stores of rollouts are not for several threads
             self._dispatcher.wake()
         return news
 

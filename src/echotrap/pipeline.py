@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatch
+from pathlib import Path
 
 from echotrap.config import Settings, Suppression
+from echotrap.errors import SourceError
 from echotrap.record import Event, Run
 from echotrap.report import NoteLine, Report
 
-__all__ = ["check", "declare", "judge", "load", "mark", "read"]
+__all__ = ["check", "checkpoints", "declare", "judge", "load", "mark", "read"]
 
+CHECKPOINT = re.compile(r"(?:checkpoint|global_step|step|iter)[-_]0*(\d+)")
+MOST_ENTRIES = 10_000
 FEW_STEPS = 30
 """Rollouts of fewer steps are measured before another process would have started."""
 
@@ -69,8 +75,28 @@ def read(location: str, settings: Settings, *, format: str | None = None, run: s
     from echotrap.sources import open_run
 
     facts = settings.run.model_dump(exclude={"framework"}, exclude_none=True)
-    opened = open_run(location, format=format, run=run, framework=settings.run.framework, config=facts)
-    return declare(opened, settings)
+    try:
+        opened = open_run(location, format=format, run=run, framework=settings.run.framework, config=facts)
+    except SourceError as error:
+        if location == "-":
+            error.where = "standard input"  # rather than the file that it was copied to
+        raise
+    saved = checkpoints(opened)
+    return declare(replace(opened, config=replace(opened.config, checkpoints=saved)) if saved else opened, settings)
+
+
+def checkpoints(run: Run) -> tuple[int, ...]:
+    """Steps whose checkpoint folders lie beside the log, as TRL, verl and others name them."""
+    log = Path(run.files[0]) if run.files else Path(run.source)
+    places = [Path(run.source), *list(log.absolute().parents)[:2]]
+    found = {
+        int(name[1])
+        for place in places
+        if place.is_dir()
+        for entry in itertools.islice(place.iterdir(), MOST_ENTRIES)
+        if (name := CHECKPOINT.fullmatch(entry.name)) and entry.is_dir()
+    }
+    return tuple(sorted(found))
 
 
 def declare(run: Run, settings: Settings) -> Run:

@@ -89,7 +89,7 @@ class Origin(NamedTuple):
 class RunConfig:
     """Facts about a run that its metrics cannot tell; ``None`` where unknown.
 
-    Read from the log where it holds them, else from ``[run]`` in echotrap.toml.
+    Read from the log, or told by the user (``[run]`` in echotrap.toml). ``checkpoints``: steps whose folders lie beside the log.
     """
 
     group_size: int | None = None
@@ -101,6 +101,7 @@ class RunConfig:
     save_interval: int | None = None
     reward_min: float | None = None
     reward_max: float | None = None
+    checkpoints: tuple[int, ...] = ()
     raw: Mapping[str, object] = field(default_factory=dict)
 
 

@@ -7,9 +7,9 @@ or changes its meaning, its second when one is added.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
     "SCHEMA_VERSION", "Batch", "Coverage", "Evidence", "Failure", "Finding", "Incident", "Lever", "Report", "RolloutRef",
@@ -29,6 +29,22 @@ RANK: Mapping[str, int] = {"ok": 0, "info": 1, "insufficient": 1, "warning": 2, 
 
 class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _encodable(cls, data: Any) -> Any:
+        """Replace halves of surrogate pairs: file names and rollouts may hold them, JSON cannot."""
+        return _encodable(data) if isinstance(data, dict) else data
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, tuple | list):
+        return tuple(map(_encodable, value)) if value and isinstance(value[0], str) else value
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return value
 
 
 class RunFacts(_Data):
@@ -212,6 +228,7 @@ class Report(_Data):
     signals: tuple[Signal, ...] = ()
     notes: tuple[NoteLine, ...] = ()
     last_good_step: int | None = Field(default=None, description="last saved checkpoint, else last step, before the onset")
+    last_good_saved: bool = Field(default=False, description="whether a checkpoint of that step is known to exist")
     seconds_since_onset: float | None = Field(default=None, description="training time since the onset, where it was logged")
     settings: dict[str, float | int | str | bool | None] = Field(
         default={}, description="parameters that differ from the defaults"

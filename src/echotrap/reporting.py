@@ -79,6 +79,7 @@ def report(seen: Examination) -> Report:
         signals=_signals(run),
         notes=tuple(NoteLine(kind=n.kind, message=n.message, count=n.count) for n in run.notes),
         last_good_step=_last_good(run, verdict),
+        last_good_saved=_last_good(run, verdict) in run.config.checkpoints,
         seconds_since_onset=_spent(run, verdict),
     )
 
@@ -88,7 +89,7 @@ def _facts(run: Run) -> RunFacts:
     config = {
         name: getattr(run.config, name)
         for name in run.config.__dataclass_fields__
-        if name != "raw" and getattr(run.config, name) is not None
+        if name not in ("raw", "checkpoints") and getattr(run.config, name) is not None
     }
     return RunFacts(
         name=run.name,
@@ -257,7 +258,10 @@ def _verdict(seen: Examination, incident: Incident | None, findings: tuple[Findi
             headline=HEADLINES[incident.label].format(
                 onset=incident.onset_step, stage=shown, stage_name=STAGES.get(shown or 0, "")
             ),
-            why=tuple(f.message for f in grave if f.severity != "info" and f.detector != "echo-trap")[:5],
+            why=(
+                *_changes(run),
+                *(f.message for f in grave if f.severity != "info" and f.detector != "echo-trap"),
+            )[:6],
             against=against,
             confidence=confidence,  # type: ignore[arg-type]
         )
@@ -286,6 +290,24 @@ def _verdict(seen: Examination, incident: Incident | None, findings: tuple[Findi
         against=against if solved else (),
         confidence=confidence,  # type: ignore[arg-type]
     )
+
+
+def _changes(run: Run) -> tuple[str, ...]:
+    """The parts of the signature that moved by half or more, from their baseline to the last points, in one line."""
+    moved = []
+    for part in SIGNATURE:
+        name = next((name for name in part if run.has(name)), None)
+        normal = baseline_of(run, name) if name else None
+        if name is None or normal is None:
+            continue
+        last = float(np.median(run.series(name).values[-5:]))
+        if abs(last - normal[0]) >= 0.5 * max(abs(normal[0]), 1e-12):
+            moved.append(f"{FIELDS[name].title} {_short(name, normal[0])} → {_short(name, last)}")
+    return (" · ".join(moved),) if moved else ()
+
+
+def _short(name: str, value: float) -> str:
+    return f"{value:.0%}" if FIELDS[name].unit == "0..1" else f"{value:.3g}"
 
 
 def _insufficient(seen: Examination, points: int, coverage: Coverage) -> str | None:
@@ -398,6 +420,9 @@ def _signal(run: Run, name: str) -> Signal:
 def _last_good(run: Run, verdict: Verdict) -> int | None:
     if verdict.onset_step is None:
         return None
+    saved = [step for step in run.config.checkpoints if step < verdict.onset_step]
+    if saved:
+        return max(saved)
     interval = run.config.save_interval
     if interval:
         step = (verdict.onset_step - 1) // interval * interval

@@ -78,6 +78,8 @@ class RolloutStore(ABC):
     """Gives the rollouts of one step at a time; text never has to fit in memory at once."""
 
     notes: list[Note]
+    group_size: int | None = None
+    """Rollouts per prompt, where the configuration says; a prompt that was drawn twice in a step is then two groups."""
 
     @abstractmethod
     def steps(self) -> tuple[int, ...]:

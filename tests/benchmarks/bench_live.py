@@ -1,8 +1,9 @@
-"""A run that grows by one step: what a look costs, in CPU seconds of one process, and what the monitor takes from a training loop.
+"""A run that grows by one step: what a look costs, in CPU seconds, and what the monitor takes from a training loop.
 
     python tests/benchmarks/bench_live.py [ROWS]
 
-Budgets: reading costs the same whatever was read before; a whole look (read, build, judge, report) at most 0.5 s at 100,000 steps.
+Budgets: reading costs the same whatever was read before; a whole look (read, build, judge, report) takes at most 0.5 s at
+100,000 steps.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -70,7 +72,7 @@ def monitor() -> None:
     texts = [{"prompt": f"p{i // 8}", "text": " ".join(draw.choices(words, k=200)), "reward": draw.random()} for i in range(64)]
     for name, rollouts in (("metrics", None), ("metrics and 64 rollouts of 200 words", texts)):
         watching = echotrap.Monitor(every=10**9, settings=Settings())
-        logs = [cost(lambda item=item: watching.log(item, item["step"], rollouts)) for item in rows[:100]]
+        logs = [cost(partial(watching.log, item, item["step"], rollouts)) for item in rows[:100]]
         watching.evaluate()
         for item in rows[100:110]:
             watching.log(item, item["step"], rollouts)

@@ -116,9 +116,10 @@ def color(stream: TextIO | None = None) -> bool:
 
 def width() -> int:
     """Columns of the terminal, at most 100; 80 where there is none."""
-    if not sys.stdout.isatty():
-        return int(os.environ.get("COLUMNS") or 80)
-    return min(os.get_terminal_size(sys.stdout.fileno()).columns or 80, 100)
+    import shutil
+
+    columns = shutil.get_terminal_size(fallback=(80, 24)).columns
+    return min(columns, 100) if sys.stdout.isatty() else columns
 
 
 def unicode() -> bool:

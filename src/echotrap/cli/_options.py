@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 import typer
 
@@ -78,6 +79,7 @@ def settings(
     from echotrap.config import load
     from echotrap.diagnosis import chosen
     from echotrap.registry import catalogue, unknown
+    from echotrap.report import Label
 
     flags = {
         **plain,
@@ -91,7 +93,8 @@ def settings(
     merged = load(config, flags)
     chosen(merged)  # every id and parameter is checked before a run is read
     known = catalogue(merged.detector_paths)
-    for name in merged.require:
+    accepted = [item.detector for item in merged.suppress if not glob.has_magic(item.detector)]
+    for name in (*merged.require, *(name for name in accepted if name not in get_args(Label))):
         if name not in known:
             raise unknown(name, known)
     return merged

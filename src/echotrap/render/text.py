@@ -24,20 +24,23 @@ STYLE = {
     "ok": "bold green",
     "insufficient": "bold magenta",
 }
+DETAILED_RUNS = 5
 SHORT_FINDINGS = 6
 SHORT_NOTES = 3
 
 
 def render(results: tuple[Result, ...], view: View) -> str:
-    """A table where there are several runs, then each run (the calm ones only when all is wanted)."""
-    many = len(results) > 1
+    """A table where there are several runs, then each run; calm ones, and those of a long list, only when all is wanted."""
+    many, few = len(results) > 1, len(results) <= DETAILED_RUNS
     parts: list[RenderableType] = [_table(words.worst_first(results))] if many else []
     for item in results:
         if isinstance(item, RunError):
             parts.append(Text(f"cannot be judged  {words.error_line(item)}", style=STYLE["critical"]))
-        elif not many or view.verbose or item.verdict.severity in ("warning", "critical"):
+        elif not many or view.verbose or (few and item.verdict.severity in ("warning", "critical")):
             parts += [Rule(style="dim")] if many else []
             parts += _report(item, view)
+    if not few and not view.verbose:
+        parts += [Text(""), Text("check one run for its details, or -v for all", style="dim")]
     return to_text(view, *parts)
 
 

@@ -239,6 +239,8 @@ def is_rollout_file(path: Path) -> bool:
             names = set(_parquet_columns(path))
         except SourceError:
             return False
+        if {"run_name", "timestamp"} <= names:
+            return False  # Trackio's export: metrics of several runs, with tables inside
         return holds_rollouts(dict.fromkeys(names, ""))
     data = read_head(path, 1 << 18)
     return _head_holds_rollouts(data)

@@ -11,6 +11,7 @@ order of their creation. A value is a *scalar* in either of its two forms; other
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -31,7 +32,8 @@ from echotrap.sources.points import Point, PointRows
 __all__ = ["FORMAT", "TensorBoardReader"]
 
 HEADER, FOOTER = 12, 4
-CHUNK = 1 << 24
+CHUNK = 1 << 22
+BATCH = 50_000  # points that are gathered into rows at a time
 LARGEST_CHECKED = 4096  # bytes; longer records are images and texts, which are not read
 ARGUMENTS = "args/text_summary"  # the Hugging Face callback writes the training arguments here, as JSON
 
@@ -57,7 +59,9 @@ class TensorBoardReader(Reader):
             if path not in self._open:
                 self._open[path] = _EventFile(path, len(self.files))
                 self.files.append(str(path))
-        yield from self._points.rows(point for path in files for point in self._scalars(self._open[path]))
+        points = (point for path in files for point in self._scalars(self._open[path]))
+        while batch := list(itertools.islice(points, BATCH)):
+            yield from self._points.rows(batch)
         self._take_notes()
 
     def _scalars(self, file: _EventFile) -> Iterator[Point]:

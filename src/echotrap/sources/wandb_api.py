@@ -63,7 +63,7 @@ class WandbApiReader(Reader):
         super().__init__("/".join(part for part in address if part))
         self._api, self._host, self._path = api, host, self.name
         self._run: Any = None
-        self._last = -1
+        self._last = self._promised = -1
         self._rewards: set[str] = set()
         self._logged: dict[str, LoggedTable] = {}
         self._tables = TableStore(self._discover, self.config, self._rewards, self._fetch)
@@ -96,6 +96,8 @@ class WandbApiReader(Reader):
             self._tables.refresh()
             self.rollouts = self._tables or None
         self.notes = []
+        if self._last < self._promised:
+            self.notes.append(Note("incomplete", f"W&B gave rows up to its step {self._last}, but has {self._promised}"))
         if run.state in OVER - {"finished"}:
             self.notes.append(Note("exit", f"W&B says that the run {run.state}"))
 
@@ -107,6 +109,7 @@ class WandbApiReader(Reader):
             yield from _unpacked(kept)
             return
         scan = self._asked(lambda: run.scan_history(min_step=self._last + 1, use_cache=False))  # the cache is ours
+        self._promised = int(scan.max_step)
         rows = []
         while (row := self._asked(lambda: next(scan, None))) is not None:
             if first and self.finished:
@@ -239,8 +242,9 @@ def _probe(base_url: str, host: str, path: str) -> None:
     except urllib.error.HTTPError as error:
         error.close()
     except (OSError, ValueError) as error:
-        why = getattr(error, "reason", error)
-        raise Unreachable(f"{host} does not answer ({why})", where=path, cure="WANDB_BASE_URL names another server") from None
+        reason = getattr(error, "reason", error)
+        why = getattr(reason, "strerror", None) or reason
+        raise Unreachable(f"{host} does not answer: {why}", where=path, cure="WANDB_BASE_URL names another server") from None
 
 
 def _in_netrc(host: str) -> bool:

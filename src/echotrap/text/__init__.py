@@ -2,7 +2,7 @@
 
 >>> from echotrap import text
 >>> text.evidence(run, "cross-rollout-repetition", onset_step=180, alarm_step=195)  # doctest: +SKIP
->>> text.stories(run)  # doctest: +SKIP
+>>> text.stories(run.rollouts)  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from echotrap.record import Run
     from echotrap.report import RolloutRef
+    from echotrap.rollouts import RolloutStore
     from echotrap.text.templates import Clusters
 
 __all__ = ["evidence", "stories"]
@@ -24,32 +25,30 @@ def evidence(run: Run, detector: str, onset_step: int, alarm_step: int) -> tuple
     return examples(run, detector, onset_step, alarm_step)
 
 
-def stories(run: Run, *, most: int = 2000, k: int = 8, seed: int = 0) -> Clusters | None:
-    """The few stories that a run's reasonings tell, over its steps.
+def stories(store: RolloutStore, *, most: int = 2000, k: int = 8, seed: int = 0) -> Clusters | None:
+    """The few stories that a run's reasonings tell, over its steps; ``None`` where there are too few.
 
     Parameters
     ----------
-    run : Run
-        With rollouts; ``None`` is returned without, or when there are too few.
+    store : RolloutStore
+        The run's rollouts.
     most : int
-        Reasonings to look at, drawn evenly from up to 100 steps.
+        Reasonings to look at, drawn evenly from up to 50 steps.
     k : int
         Stories at most.
     seed : int
         Draws the sample and the first centres.
     """
-    if run.rollouts is None:
-        return None
     import numpy as np
 
     from echotrap.signals import Reader
     from echotrap.text.parse import parse
     from echotrap.text.templates import clusters
 
-    reader = Reader(run.rollouts)
+    reader = Reader(store, seed=seed)
     if not reader.steps:
         return None
-    chosen = np.unique(np.linspace(0, len(reader.steps) - 1, 100).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(reader.steps) - 1, 50).round().astype(int))
     reader.most = max(most // len(chosen), 4)
     texts: list[str] = []
     steps: list[int] = []

@@ -1,0 +1,64 @@
+"""Read ``recipes.toml``, the table of how each sample run is made."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import tomllib
+from typing import Any, TypeVar
+
+import workspace
+
+PATH = workspace.LAB / "recipes.toml"
+SettingsType = TypeVar("SettingsType")
+
+
+def load() -> dict[str, dict[str, Any]]:
+    """All recipes by run name."""
+    return tomllib.loads(PATH.read_text(encoding="utf-8"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that both trainers share."""
+    parser.add_argument("recipe", help="entry of recipes.toml")
+    parser.add_argument("--as", dest="run_name", help="name of the raw run, if not that of the recipe")
+    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
+
+
+def load_settings(
+    kind: type[SettingsType], recipe: str, run_name: str | None = None, overrides: list[str] = ()
+) -> SettingsType:
+    """Build a trainer's settings from a recipe.
+
+    Parameters
+    ----------
+    kind
+        The trainer's dataclass of settings; it must have a field ``name``.
+    recipe
+        Entry of ``recipes.toml``; its ``settings`` table is used.
+    run_name
+        Name of the raw run, the recipe's own by default.
+    overrides
+        ``key=value`` strings that win over the recipe, read as TOML values.
+    """
+    values = dict(load()[recipe]["settings"])
+    for override in overrides:
+        key, _, text = override.partition("=")
+        values[key] = _parse_value(text)
+    known = {field.name: field.default for field in dataclasses.fields(kind)}
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise ValueError(f"{recipe}: unknown settings {', '.join(unknown)}")
+    for key, default in known.items():
+        if isinstance(default, tuple) and key in values:
+            values[key] = tuple(values[key])
+        if isinstance(default, float) and key in values:
+            values[key] = float(values[key])
+    return kind(name=run_name or recipe, **values)
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

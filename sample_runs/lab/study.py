@@ -1,0 +1,225 @@
+"""The lab's study: the same task and seeds under settings that differ in one thing.
+
+    python sample_runs/lab/study.py run QUESTION [QUESTION ...]     train every arm and seed (resumable)
+    python sample_runs/lab/study.py report                          rewrite lab/study/*.csv and *.svg
+
+The raw runs stay in the workspace; what is committed are the tables and figures in ``lab/study``. The text
+around them is ``docs/lab.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import measures
+import pictures
+import workspace
+
+OUTPUT = workspace.LAB / "study"
+SEEDS = (1, 2, 3)
+WINDOW = 10
+EARLY = LATE = 20
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One setting of a question: a recipe and what is changed in it."""
+
+    script: str
+    recipe: str
+    changes: tuple[str, ...]
+
+
+QUESTIONS: dict[str, dict[str, Arm]] = {
+    "tool-reward-calm": {
+        reward: Arm("grpo.py", "tool-study", (f"reward={reward}", "learning_rate=1e-4", "beta=0.01"))
+        for reward in ("binary", "fine", "multiplicative")
+    },
+    "tool-reward-hot": {
+        reward: Arm("grpo.py", "tool-study", (f"reward={reward}", "learning_rate=3e-4", "beta=0.0"))
+        for reward in ("binary", "fine", "multiplicative")
+    },
+    "bandit-rate-and-kl": {
+        f"lr {rate}, KL {beta}": Arm("grpo.py", "bandit-study", (f"learning_rate={rate}", f"beta={beta}"))
+        for rate in ("5e-5", "2e-4")
+        for beta in ("0.04", "0.0")
+    },
+    "lake-starpo": {
+        "StarPO": Arm("multiturn.py", "lake-study", ()),
+        "StarPO-S, no critic": Arm("multiturn.py", "lake-study", ("kl=0.0", "clip_high=0.28", "keep_share=0.5")),
+    },
+}
+# Sample runs drawn beside each other.
+PAIRS = {
+    "pair-bandit": ("bandit-healthy", "bandit-echo-trap"),
+    "pair-grid": ("grid-healthy", "grid-echo-trap"),
+}
+SHOWN = {
+    "reward": "reward",
+    "exact": "exact success",
+    "in_group_std": "in-group std",
+    "constant_groups": "constant groups",
+    "ties": "ties among differing texts",
+    "entropy": "entropy",
+    "grad_norm": "gradient norm (log)",
+    "shared_4grams": "4-grams shared across prompts",
+    "distinct_words": "different words",
+    "self_repetition": "4-grams repeated in a rollout",
+    "length": "tokens",
+    "clipped": "share cut at the limit",
+}
+
+
+def raw_name(question: str, arm: str, seed: int) -> str:
+    """Name of the raw run of one arm and seed."""
+    plain = "".join(character if character.isalnum() or character in ".-" else "-" for character in arm)
+    return f"study-{question}-{plain}-s{seed}"
+
+
+def run(question: str) -> None:
+    """Train what is missing, seed by seed, so that an interrupted study has complete seeds."""
+    for seed in SEEDS:
+        for name, arm in QUESTIONS[question].items():
+            raw = raw_name(question, name, seed)
+            if (workspace.run_folder(raw) / "run.json").is_file():
+                continue
+            command = [sys.executable, str(workspace.LAB / arm.script), arm.recipe, "--as", raw]
+            subprocess.run([*command, "--set", *arm.changes, f"seed={seed}"], check=True, stdout=subprocess.DEVNULL)
+            print(f"{raw} done", flush=True)
+
+
+def exact_success(folder: Path) -> dict[int, float]:
+    """Share of entirely right answers per step, whatever reward the run was trained on."""
+    if list(folder.glob("rollout_data/*.jsonl")):
+        return {step: row["lake/success"] for step, row in measures.log_rows(folder).items()}
+    return measures.exact_tool_success(folder)
+
+
+def read(question: str) -> dict[str, dict[int, dict[str, dict[int, float]]]]:
+    """Series of every finished run of a question: arm -> seed -> measure -> step -> value."""
+    found: dict[str, dict[int, dict[str, dict[int, float]]]] = {}
+    for name in QUESTIONS[question]:
+        for seed in SEEDS:
+            folder = workspace.run_folder(raw_name(question, name, seed))
+            if (folder / "run.json").is_file():
+                series = measures.series(folder, 8)
+                series["exact"] = exact_success(folder)
+                found.setdefault(name, {})[seed] = series
+    return found
+
+
+def windowed(series: dict[int, float]) -> dict[int, float]:
+    """Means of stretches of `WINDOW` steps, named by their last step."""
+    last = max(series, default=0)
+    means = {end: measures.window_mean(series, end - WINDOW + 1, end) for end in range(WINDOW, last + 1, WINDOW)}
+    return {step: value for step, value in means.items() if math.isfinite(value)}
+
+
+def write_tables(question: str, found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> None:
+    """Write the curves and the early-and-late summary of a question."""
+    with (OUTPUT / f"{question}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["arm", "seed", "last_step", *SHOWN])
+        for arm, seeds in found.items():
+            for seed, series in seeds.items():
+                columns = {key: windowed(series.get(key, {})) for key in SHOWN}
+                for step in sorted(set().union(*columns.values())):
+                    cells = (columns[key].get(step) for key in SHOWN)
+                    writer.writerow([arm, seed, step, *("" if cell is None else f"{cell:.4g}" for cell in cells)])
+    with (OUTPUT / f"{question}-summary.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["arm", "seed", *(f"{key}_{when}" for key in SHOWN for when in ("early", "late"))])
+        for arm, seeds in found.items():
+            for seed, series in seeds.items():
+                writer.writerow([arm, seed, *_early_and_late(series)])
+
+
+def _early_and_late(series: dict[str, dict[int, float]]) -> list[str]:
+    last = max(series["reward"])
+    cells = []
+    for key in SHOWN:
+        for first, end in ((1, EARLY), (last - LATE + 1, last)):
+            mean = measures.window_mean(series.get(key, {}), first, end)
+            cells.append(f"{mean:.4g}" if math.isfinite(mean) else "")
+    return cells
+
+
+def mean_over_seeds(seeds: dict[int, dict[str, dict[int, float]]], key: str) -> dict[int, float]:
+    """Windowed mean over the seeds of an arm."""
+    columns = [windowed(series[key]) for series in seeds.values() if series.get(key)]
+    steps = sorted(set().union(*columns)) if columns else []
+    return {step: statistics.fmean(column[step] for column in columns if step in column) for step in steps}
+
+
+def write_figure(question: str, found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> None:
+    """Draw the mean over the seeds, all arms side by side."""
+    panels = []
+    for key, label in SHOWN.items():
+        lines = {arm: mean_over_seeds(seeds, key) for arm, seeds in found.items()}
+        lines = {arm: line for arm, line in lines.items() if line}
+        if lines:
+            panels.append((label, lines, key == "grad_norm"))
+    seeds = max(len(runs) for runs in found.values())
+    title = f"{question}: mean over {seeds} seeds, windows of {WINDOW} steps"
+    (OUTPUT / f"{question}.svg").write_text(pictures.picture(title, panels), encoding="utf-8")
+
+
+def write_pair(name: str) -> None:
+    """Draw two sample runs side by side."""
+    runs = {run: measures.series(workspace.run_folder(run), 8) for run in PAIRS[name]}
+    panels = []
+    for key, label in SHOWN.items():
+        lines = {run: series[key] for run, series in runs.items() if series.get(key)}
+        if lines:
+            panels.append((label, lines, key == "grad_norm"))
+    (OUTPUT / f"{name}.svg").write_text(pictures.picture(" and ".join(runs), panels), encoding="utf-8")
+
+
+def report() -> None:
+    """Rewrite every table and figure, and print the summary."""
+    OUTPUT.mkdir(exist_ok=True)
+    for name, runs in PAIRS.items():
+        if all((workspace.run_folder(run) / "run.json").is_file() for run in runs):
+            write_pair(name)
+    for question in QUESTIONS:
+        found = read(question)
+        if not found:
+            continue
+        write_tables(question, found)
+        write_figure(question, found)
+        print(question)
+        for arm, seeds in found.items():
+            for seed, series in seeds.items():
+                last = max(series["reward"])
+                shown = []
+                for key in SHOWN:
+                    early = measures.window_mean(series.get(key, {}), 1, EARLY)
+                    late = measures.window_mean(series.get(key, {}), last - LATE + 1, last)
+                    shown.append(f"{key} {early:.3g}>{late:.3g}")
+                print(f"  {arm} s{seed}: " + ", ".join(shown))
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("run").add_argument("questions", nargs="+", choices=sorted(QUESTIONS))
+    commands.add_parser("report")
+    arguments = parser.parse_args()
+    workspace.enter()
+    if arguments.command == "report":
+        report()
+        return
+    for question in arguments.questions:
+        run(question)
+
+
+if __name__ == "__main__":
+    main()
