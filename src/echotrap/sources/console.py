@@ -33,12 +33,13 @@ PAIR = re.compile(
 WORD = re.compile(
     r"(?:^|[/_ .])(?:loss|rewards?|entropy|grad(?:ient)?[_ .]*norm|kl|score|scores|return|accuracy)(?:$|[/_ .])", re.IGNORECASE
 )
-"""A line of numbers is a metrics row if one of its keys says such a thing."""
+SETTING = re.compile(
+    r"(?:coeff?|weights?|type|mode|fn|func|name|path|model|beta|ctrl|scale|target|threshold|steps)$", re.IGNORECASE
+)
+"""A line of numbers is a metrics row if one of its keys says such a thing, and is not a setting."""
 
 SUMMARY = "train_runtime"
-CONSTANTS: dict[str, float | None] = {
-    "None": None, "null": None, "True": 1.0, "False": 0.0, "true": 1.0, "false": 0.0,
-}  # fmt: skip
+CONSTANTS = {"None": None, "null": None, "True": True, "False": False, "true": True, "false": False}
 
 Dialect = Callable[[str, int, bool], Row | None]
 
@@ -53,7 +54,9 @@ def _value(text: str) -> float | str | None:
 
 
 def _telling(values: dict[str, Any]) -> bool:
-    return SUMMARY in values or any(WORD.search(key) for key in values)
+    return SUMMARY in values or any(
+        WORD.search(key) and not SETTING.search(key) and not isinstance(value, bool) for key, value in values.items()
+    )
 
 
 def _pairs(text: str) -> dict[str, Any]:
