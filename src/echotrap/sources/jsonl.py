@@ -16,9 +16,11 @@ from echotrap.errors import SourceError
 from echotrap.sources.base import BATCH, Batch, Format, Head, Note, Options, Reader, Row
 from echotrap.sources.lines import Lines
 
-__all__ = ["FORMAT", "JsonLines", "flatten", "parse", "row_of"]
+__all__ = ["FORMAT", "NAMES", "JsonLines", "flatten", "parse", "row_of"]
 
 MAX_DEPTH = 8
+NAMES = ("metric", "tag", "key", "name", "signal", "variable")
+"""Keys that hold the name of a value, where a log has one value a line."""
 LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # pairs are no trouble to the fast parser
 
 
@@ -67,6 +69,11 @@ def row_of(record: dict[str, Any], line: int, file: int = 0) -> Row:
     if isinstance(data, dict) and isinstance(step := record.get("step"), int):
         rest = {key: value for key, value in record.items() if key not in ("step", "data")}
         return Row({**rest, **data} if rest else data, step, line, file)
+    if isinstance(value := record.get("value"), int | float):
+        name = next((record[key] for key in NAMES if isinstance(record.get(key), str)), None)
+        if name is not None:  # one value a line
+            rest = {key: cell for key, cell in record.items() if key != "value" and key not in NAMES}
+            return Row({**rest, name: value}, None, line, file)
     return Row(record, None, line, file)
 
 
@@ -117,7 +124,7 @@ class JsonLines(Reader):
             self._skipped["lines that are no JSON object"] += sum(map(bool, map(bytes.strip, lines))) - len(kept)
             records, numbers = [records[at] for at in kept], [numbers[at] for at in kept]
         files = bytes(len(records))  # all of them 0
-        if not any("data" in record for record in records):
+        if not any("data" in record or "value" in record for record in records):
             return Batch(records, numbers, files)
         rows = [row_of(record, number) for record, number in zip(records, numbers, strict=True)]
         return Batch([row.values for row in rows], numbers, files, [row.step for row in rows])
