@@ -52,7 +52,7 @@ LONG = log(150, range(20, 26), range(130, 140))
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 1e9
+        self.now = 4e9
 
     def __call__(self) -> float:
         return self.now

@@ -302,6 +302,8 @@ ALIASES: dict[str, dict[str, str]] = {
     },
     "TRL": {
         "reward_mean": "reward",
+        "reward_std": "reward_std[>=0.27]",
+        "group_reward_std": "reward_std[<=0.26]",
         "zero_std_frac": "frac_reward_zero_std[>=0.18] zero_std_ratio",
         "entropy": "entropy[>=0.20]",
         "grad_norm": "grad_norm",
