@@ -16,7 +16,7 @@ from echotrap.app import runs
 from echotrap.app.runs import Entry
 from echotrap.errors import EchotrapError
 from echotrap.live import Look, Scene, span
-from echotrap.render.figures import COLOURS
+from echotrap.render.charts import COLOURS
 from echotrap.report import Report
 
 __all__ = ["choose_step", "entries", "entry", "following", "header", "live", "open_run", "plain", "snapshot", "step"]

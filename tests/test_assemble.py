@@ -184,6 +184,29 @@ def test_a_container_may_say_that_a_row_is_evaluation() -> None:
     assert run.metrics.loc[1, "eval_score"] == 0.8
 
 
+@pytest.mark.parametrize(("key", "word"), [("split", "eval"), ("phase", "validation"), ("type", "test"), ("mode", "val")])
+def test_a_row_may_say_itself_that_it_is_evaluation(write: Write, key: str, word: str) -> None:
+    rows = [{key: kind, "step": step, "reward": 0.1 if kind == "train" else 0.8} for step in (1, 2) for kind in ("train", word)]
+    run = open_run(str(write(*rows)))
+    assert run.metrics["reward_mean"].tolist() == [0.1, 0.1]
+    assert run.metrics["eval_score"].tolist() == [0.8, 0.8]
+
+
+@pytest.mark.parametrize("key", ["Step", "iteration", "current_steps", "Iteration", "optimizer_step"])
+def test_the_step_has_many_names(write: Write, key: str) -> None:
+    run = open_run(str(write(*({key: 10 * at, "reward": 0.1} for at in (1, 2, 3)))))
+    assert run.steps.tolist() == [10, 20, 30]
+    assert run.metrics.columns.tolist() == ["reward_mean"]
+
+
+def test_a_share_in_percent_is_a_share(write: Write) -> None:
+    run = open_run(str(write(*({"step": step, "success_rate": 20.0 + step, "correct": 12} for step in (1, 2)))))
+    assert run.metrics["success_rate"].tolist() == [0.21, 0.22]
+    run = open_run(str(write(*({"step": step, "correct": 12} for step in (1, 2)))))
+    assert run.metrics.columns.tolist() == ["correct"]
+    assert any("exceeds 1" in note.message for note in run.notes)
+
+
 def test_the_summary_row_is_dropped(write: Write) -> None:
     rows = [{"step": 1, "loss": 0.1, "reward": 1.0}, {"step": 1, "train_runtime": 9.0, "train_loss": 0.1, "reward": 0.7}]
     run = open_run(str(write(*rows)))

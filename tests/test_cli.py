@@ -500,8 +500,20 @@ def test_explain_covers_every_detector(call) -> None:
     assert (code, f"did you mean {known[0]}?" in err) == (2, True)
 
 
+def test_explain_covers_every_verdict(call) -> None:
+    from echotrap.report import Label
+
+    for label in get_args(Label):
+        code, out, _ = call("explain", label)
+        assert (code, out.startswith(f"{label} (")) == (0, True)
+    assert "entropy-collapse" in call("explain", "policy-collapse")[1]
+
+
 def test_fields_lists_signals_and_tells_how_a_log_was_read(call, here: Path) -> None:
-    assert "mean reward over all rollouts" in call("fields")[1]
+    known = call("fields")[1]
+    assert "mean reward over all rollouts" in known
+    assert "TRL: entropy (>=0.20)" in known
+    assert "derived: 1 - by_group/frac_mixed" in known
     (here / "log.jsonl").write_text(calm() + rows([{"step": 61, "my/own": 3}]))
     code, out, _ = call("fields", "log.jsonl")
     assert code == 0

@@ -228,6 +228,9 @@ def test_what_a_sink_puts_before_a_key_is_seen_through(key: str) -> None:
         ("gradient_norm", "grad_norm"), ("approx_kl", "kl_old"), ("kl", "kl_ref"), ("frac_zero_std", "zero_std_frac"),
         ("avg_gen_tokens", "response_length"), ("mean_completion_length", "response_length"), ("val_success", "eval_score"),
         ("eval_accuracy", "eval_score"), ("success_rate", "success_rate"), ("lr", "learning_rate"),
+        ("meanReward", "reward_mean"), ("Mean Reward", "reward_mean"), ("KL", "kl_ref"), ("Policy Entropy", "entropy"),
+        ("grpo/grad_norm", "grad_norm"), ("actor/approx_kl", "kl_old"), ("mean_episode_return", "reward_mean"),
+        ("rollout/num_turns", "num_turns"), ("avg_response_len", "response_length"),
     ],
 )  # fmt: skip
 def test_home_made_names_are_understood(key: str, name: str) -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from echotrap.errors import Unreachable
 from echotrap.live import Follower, Scene, Watcher
 from echotrap.notify import Channel
 from echotrap.sources import open_reader, open_run
-from echotrap.sources.base import Reader, Row
+from echotrap.sources.base import Batch, Reader, Row
 
 SETTINGS = Settings()
 
@@ -51,7 +52,7 @@ LONG = log(150, range(20, 26), range(130, 140))
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 1e9
+        self.now = 4e9
 
     def __call__(self) -> float:
         return self.now
@@ -132,17 +133,17 @@ def test_only_new_bytes_are_read(file: Path, watch: Callable[..., Watcher], monk
     file.write_bytes(b"".join(LONG[:100]))
     watcher = watch()
     watcher.tick()
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
     assert watcher._follower is not None
     reader = watcher._follower._builder.reader
-    poll = reader.poll
+    batches = reader.batches
 
-    def counted() -> Iterator[Row]:
-        for item in poll():
-            rows.append(item)
-            yield item
+    def counted() -> Iterator[Batch]:
+        for batch in batches():
+            rows.extend(batch.records)
+            yield batch
 
-    monkeypatch.setattr(reader, "poll", counted)
+    monkeypatch.setattr(reader, "batches", counted)
     grow(file, watcher, LONG[100:103], 3)
     assert len(rows) == 3
 
@@ -414,18 +415,58 @@ def recorded() -> list[Path]:
     return [*shared, *samples]
 
 
-@pytest.mark.parametrize("path", recorded(), ids=lambda path: f"{path.parent.name}/{path.name}"[:60])
-def test_a_recorded_run_that_grows_again_gives_the_alarms_of_check_on_its_prefixes(path: Path, tmp_path: Path) -> None:
+def states() -> list[Path]:
+    """Logs that are written anew at each checkpoint."""
+    return sorted(SAMPLES.glob("*/trainer_state.json*"))
+
+
+def prefixes(path: Path) -> Iterator[bytes]:
+    """What the file held at six moments."""
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    state = json.loads(data) if path in states() else None
+    for piece in range(1, 7):
+        if state is None:
+            yield data[: len(data) * piece // 6]
+        else:
+            history = state["log_history"]
+            yield json.dumps({**state, "log_history": history[: len(history) * piece // 6]}).encode()
+
+
+@pytest.mark.parametrize("path", [*recorded(), *states()], ids=lambda path: f"{path.parent.name}/{path.name}"[:60])
+def test_a_recorded_run_that_grows_again_gives_the_alarms_of_check_on_its_prefixes(path: Path, tmp_path: Path) -> None:
     file = tmp_path / path.name.removesuffix(".gz")
     watcher, told = Watcher(str(file), SETTINGS), set()
-    pieces = 6
-    for piece in range(pieces):
-        with file.open("ab") as out:
-            out.write(data[len(data) * piece // pieces : len(data) * (piece + 1) // pieces])
+    for data in prefixes(path):
+        if path in states():
+            file.write_bytes(data)
+        else:
+            with file.open("ab") as out:
+                out.write(data[out.tell() :])
         scene = watcher.tick()
         if scene.look is not None:
             assert scene.look.alarms == alerts.alarms(examine(pipeline.load(str(file), SETTINGS), SETTINGS))
             told |= {(alarm.label, alarm.severity, alarm.step) for alarm in scene.news}
     assert watcher.look is not None
     assert told <= {(alarm.label, alarm.severity, alarm.step) for alarm in watcher.look.alarms}
+
+
+@pytest.mark.skipif(not (SAMPLES / "grid-echo-trap").is_dir(), reason="the sample run is not there")
+def test_a_recorded_run_with_rollouts_that_grows_again_gives_the_alarms_of_check(tmp_path: Path) -> None:
+    sample = SAMPLES / "grid-echo-trap"
+    lines = gzip.decompress((sample / "grid-echo-trap.jsonl.gz").read_bytes()).splitlines(keepends=True)
+    dumps = {int(path.name.split(".")[0]): path for path in (sample / "rollout_data").iterdir()}
+    (tmp_path / "rollout_data").mkdir()
+    watcher, told = Watcher(str(tmp_path), SETTINGS), list[Alarm]()
+    for first in range(0, len(lines), 20):
+        for step in range(first, first + 21):
+            if step in dumps:
+                shutil.copy(dumps[step], tmp_path / "rollout_data")
+        with (tmp_path / "grid.jsonl").open("ab") as out:
+            out.writelines(lines[first : first + 20])
+        scene = watcher.tick()
+        assert scene.look is not None
+        assert scene.look.alarms == alerts.alarms(examine(pipeline.load(str(tmp_path), SETTINGS), SETTINGS))
+        told += scene.news
+    assert watcher.look is not None
+    assert watcher.look.run.provenance["cross_rollout_share"] == "derived"
+    assert {(alarm.label, alarm.severity) for alarm in watcher.look.alarms} == {(alarm.label, alarm.severity) for alarm in told}

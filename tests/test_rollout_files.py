@@ -108,6 +108,16 @@ def test_conversations_are_kept_as_messages() -> None:
     assert other.components == {"correct": 1.0, "style": 0.5}
 
 
+def test_a_step_may_list_its_rollouts(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    samples = [{"prompt": "p", "response": f"r{at}", "reward": at} for at in range(3)]
+    path.write_text("".join(json.dumps({"step": step, "samples": samples}) + "\n" for step in (4, 8)))
+    run = open_run(path)
+    assert run.rollouts is not None
+    assert run.rollouts.steps() == (4, 8)
+    assert [item.text for item in run.rollouts.at(8)] == ["r0", "r1", "r2"]
+
+
 def test_tool_calls_are_generated_text() -> None:
     call = {"type": "function", "function": {"name": "bash", "arguments": {"command": "ls"}}}
     [one] = rollouts_of(

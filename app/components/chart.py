@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from echotrap.render.figures import Chart, plotly
+from echotrap.render.charts import Chart
+from echotrap.render.figures import plotly
 
 if TYPE_CHECKING:
     from streamlit.components.v2.types import ComponentRenderer

@@ -7,7 +7,7 @@ import streamlit as st
 from echotrap.app import page
 from echotrap.fields import FIELDS
 from echotrap.live import Look
-from echotrap.render import figures
+from echotrap.render import charts
 
 __all__ = ["step_bar"]
 
@@ -19,7 +19,7 @@ def step_bar(seen: Look) -> None:
         st.caption("Click a step in the figure to see what was logged there; drag to zoom, double-click to zoom out.")
         return
     run = seen.run
-    names = [name for name in figures.signature_names(run) if name in run.metrics.columns]
+    names = [name for name in charts.signature_names(run) if name in run.metrics.columns]
     at = run.metrics[run.metrics.index == chosen]
     cells = [f"**step {chosen:,}**"]
     for name in names:

@@ -15,7 +15,7 @@ from echotrap.detector import Alert, Detector, Episode, Failed, NotEvaluated, Ou
 from echotrap.diagnosis import examine
 from echotrap.live import Look
 from echotrap.record import Run
-from echotrap.render import figures
+from echotrap.render import charts
 
 TEXT_COLOURS = {"info": "blue", "warning": "orange", "critical": "red"}
 
@@ -96,7 +96,7 @@ def _verdict(detector: Detector, seen: Look, changed: dict[str, Any]) -> None:
         return
     found = outcome.episodes if isinstance(outcome, Alert) else ()
     _words(found)
-    description = figures.of_track(run, detector.card.id, outcome.track, found, selected=page.step())
+    description = charts.of_track(run, detector.card.id, outcome.track, found, selected=page.step())
     clicked = chart(description, key="track", revision=f"{run.source} {detector.card.id}")
     if clicked is not None:
         page.choose_step(clicked)

@@ -14,7 +14,7 @@ from echotrap.comparison import AXES, Axis, Parting
 from echotrap.fields import FIELDS
 from echotrap.live import Look
 from echotrap.record import Run
-from echotrap.render import figures
+from echotrap.render import charts
 
 
 def compare() -> None:
@@ -23,7 +23,7 @@ def compare() -> None:
         st.info("Choose at least two runs. The first one is what the others are compared with.")
         return
     logs = [seen.run for seen in chosen]
-    names = [name for name in figures.overlay_names(logs) if name in comparison.common(logs)]
+    names = [name for name in charts.overlay_names(logs) if name in comparison.common(logs)]
     if not names:
         st.info("These runs have no signal in common.")
         return
@@ -33,7 +33,7 @@ def compare() -> None:
     _summary(chosen, found, axis)
     shown = _signals(names)
     clicked = chart(
-        figures.overlay(logs, shown, axis, marks=[(name, items[0].x) for name, items in found.items() if items]),
+        charts.overlay(logs, shown, axis, marks=[(name, items[0].x) for name, items in found.items() if items]),
         key="compare",
         revision=f"{[run.source for run in logs]} {axis}",
     )
@@ -80,7 +80,7 @@ def _axis(chosen: list[Look]) -> Axis:
 
 
 def _summary(chosen: list[Look], found: dict[str, list[Parting]], axis: Axis) -> None:
-    for column, seen, colour in zip(st.columns(len(chosen)), chosen, figures.PALETTE, strict=False):
+    for column, seen, colour in zip(st.columns(len(chosen)), chosen, charts.PALETTE, strict=False):
         verdict = seen.report.verdict
         partings = found.get(seen.run.name, [])
         words = "the run that the others are compared with"

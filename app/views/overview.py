@@ -9,7 +9,7 @@ from echotrap.app.components.banner import banner, levers, settings
 from echotrap.app.components.chart import chart
 from echotrap.app.components.findings import findings, proof
 from echotrap.app.components.step_bar import step_bar
-from echotrap.render import figures
+from echotrap.render import charts
 
 
 def overview() -> None:
@@ -27,7 +27,7 @@ def overview() -> None:
         st.warning(
             f"{page.plain(failure.detector)} failed and said nothing: {page.plain(failure.error)}", icon=":material/bug_report:"
         )
-    description = figures.of_report(report, selected=page.step())
+    description = charts.of_report(report, selected=page.step())
     if description.panels:
         clicked = chart(description, key="signature", revision=report.run.source)
         if clicked is not None:

@@ -9,7 +9,7 @@ from echotrap.app.components import rollout as reader
 from echotrap.app.components.chart import chart
 from echotrap.app.texts import Scored
 from echotrap.record import Run
-from echotrap.render import figures
+from echotrap.render import charts
 from echotrap.report import Report
 from echotrap.rollouts import RolloutStore
 
@@ -50,7 +50,7 @@ def _step(run: Run, report: Report, steps: tuple[int, ...]) -> int:
     chosen = min(steps, key=lambda item: (abs(item - wanted), item))
     names = [name for name in TREND if run.has(name)][:PANELS]
     if names:
-        clicked = chart(figures.trend(run, report, names, selected=chosen, marks=steps), key="rollout-trend", revision=run.source)
+        clicked = chart(charts.trend(run, report, names, selected=chosen, marks=steps), key="rollout-trend", revision=run.source)
         if clicked is not None:
             page.choose_step(min(steps, key=lambda item: abs(item - clicked)))
             st.rerun()
@@ -173,7 +173,7 @@ def _stories(run: Run, store: RolloutStore, steps: tuple[int, ...]) -> None:
     if told is None:
         st.caption("Too few reasonings to group.")
         return
-    chart(figures.stories(told), key="story-chart", revision=run.source)
+    chart(charts.stories(told), key="story-chart", revision=run.source)
     for column, place in zip(st.columns(3), range(3), strict=True):
         if place < len(told.samples):
             with column:

@@ -12,7 +12,7 @@ import streamlit as st
 
 from echotrap.app import page, runs
 from echotrap.app.runs import Entry
-from echotrap.render.figures import COLOURS
+from echotrap.render.charts import COLOURS
 from echotrap.report import RANK
 
 BATCH = 24

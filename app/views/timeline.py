@@ -8,7 +8,7 @@ from echotrap.app import page
 from echotrap.app.components.chart import chart
 from echotrap.app.components.step_bar import step_bar
 from echotrap.fields import FIELDS
-from echotrap.render import figures
+from echotrap.render import charts
 
 GROUPS = {
     "Signature": (),
@@ -26,7 +26,7 @@ GROUPS = {
 def choice() -> list[str]:
     run = page.snapshot().run
     available = [str(name) for name in run.metrics.columns if run.has(str(name))]
-    signature = figures.signature_names(run)
+    signature = charts.signature_names(run)
     groups = [name for name, names in GROUPS.items() if name == "Signature" or any(n in available for n in names)] + ["All"]
     left, right = st.columns([5, 6], vertical_alignment="bottom")
     with left:
@@ -58,7 +58,7 @@ def timeline() -> None:
         st.info("Choose at least one signal.")
         return
     points = max(400, min(1500, 30_000 // len(names)))
-    description = figures.of_run(seen.run, seen.report, names, selected=page.step(), points=points)
+    description = charts.of_run(seen.run, seen.report, names, selected=page.step(), points=points)
     clicked = chart(description, key="timeline", revision=f"{seen.run.source} {names}")
     if clicked is not None:
         page.choose_step(clicked)

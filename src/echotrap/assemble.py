@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import gc
 import hashlib
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from echotrap.derived import RULES
 from echotrap.errors import ConfigError
-from echotrap.fields import CONFIG_KEYS, FIELDS, UPDATE_FIELDS
+from echotrap.fields import CONFIG_KEYS, FIELDS, PERCENT, UPDATE_FIELDS
 from echotrap.naming import Naming, name_keys
 from echotrap.record import NonFinite, Provenance, Run, RunConfig
 from echotrap.sources.base import Note, Reader
@@ -44,7 +43,6 @@ from echotrap.table import (
 
 __all__ = ["RunBuilder"]
 
-BATCH = 64
 MAX_EVENTS_PER_FIELD = 1000
 DENSE_ROWS = 5
 CLOCKS = frozenset({"wall_time", "step_time", "epoch", "learning_rate", "num_tokens"})
@@ -93,9 +91,8 @@ class RunBuilder:
         """
         self.reader.rewound = False
         before = self.table, len(self.table)
-        rows = self.reader.poll()
         with _no_collection():
-            while batch := list(itertools.islice(rows, BATCH)):
+            for batch in self.reader.batches():
                 self._forget_if_rewound()
                 self.table.add(batch)
         self._forget_if_rewound()
@@ -233,11 +230,12 @@ class _Assembly:
         return self.placed.any(np.isin(self.table.cells(key)[1], kinds))
 
     def _fill_columns(self) -> None:
-        for name, keys in self.signals.items():
+        for name, keys in list(self.signals.items()):
             self.columns[name] = _mean([self._by_step(key) for key in keys])
             self.provenance[name] = self.naming.provenance.get(name, "logged" if len(keys) == 1 else "derived")
             if len(keys) > 1:
                 self.notes.append(Note("averaged", f"{name} is the mean of {len(keys)} keys: {', '.join(keys[:4])}", len(keys)))
+            self._check_share(name)
         for key, name in self.naming.evals.items():
             if self._present(key, NUMBER).any():
                 self.columns[name] = self._by_step(key)
@@ -251,6 +249,19 @@ class _Assembly:
             self.columns[key if key not in FIELDS else f"raw/{key}"] = self._by_step(key)
         if unknown:
             self.notes.append(Note("unknown", "keys are not known and keep their own name", len(unknown)))
+
+    def _check_share(self, name: str) -> None:
+        """A share above 1 is a percentage, or not the share that its key suggests."""
+        values, [key, *_] = self.columns[name], self.signals[name]
+        if FIELDS[name].unit != "0..1" or not (values > 1.5).any():
+            return
+        if PERCENT.search(key) and not (values > 100).any() and not (values < 0).any():
+            self.columns[name] = values / 100.0
+            self.notes.append(Note("converted", f"{key!r} is a percentage", int(np.isfinite(values).sum())))
+        else:
+            self.columns[key if key not in FIELDS else f"raw/{key}"] = self.columns.pop(name)
+            del self.signals[name], self.provenance[name]
+            self.notes.append(Note("unknown", f"{key!r} is no {FIELDS[name].title}: it exceeds 1"))
 
     def _settle_reward_std(self) -> None:
         """Where TRL's ``reward_std`` has two readings, a spread while no group has any proves that it is the batch's."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
-    "ALIASES", "CONFIG_KEYS", "EVAL_PREFIX", "FIELDS", "FILLER", "MARKS", "MISLEADING", "NOT_EVAL", "PARENTS", "SIGNATURE",
-    "STEP_KEYS", "SUMMARY_KEYS", "TOKENS", "UPDATE_FIELDS", "WEAK_STEP_KEYS", "Field",
+    "ALIASES", "CONFIG_KEYS", "EVAL_PREFIX", "EVAL_WORD", "FIELDS", "FILLER", "MARKS", "MISLEADING", "NOT_EVAL", "PARENTS",
+    "PERCENT", "SIGNATURE", "SPLIT_KEYS", "STEP_KEYS", "SUMMARY_KEYS", "TOKENS", "UPDATE_FIELDS", "WEAK_STEP_KEYS", "Field",
 ]  # fmt: skip
 
 Sense = Literal["level", "share", "norm", "count", "score"]
@@ -347,6 +347,8 @@ ALIASES: dict[str, dict[str, str]] = {
     },
     "TRL": {
         "reward_mean": "reward",
+        "reward_std": "reward_std[>=0.27]",
+        "group_reward_std": "reward_std[<=0.26]",
         "zero_std_frac": "frac_reward_zero_std[>=0.18] zero_std_ratio",
         "entropy": "entropy[>=0.20]",
         "grad_norm": "grad_norm",
@@ -652,6 +654,7 @@ MARKS: tuple[tuple[str, str], ...] = (
     ("verl", "critic/score/mean actor/pg_loss"), ("verl", "actor/pg_loss actor/grad_norm"),
     ("verl", "critic/score/mean response_length/mean"),
     ("OpenRLHF", "train/rollout/reward_mean"), ("OpenRLHF", "train/policy_loss train/actor_lr"),
+    ("OpenRLHF", "policy_loss actor_lr"),
     ("SkyRL", "policy/policy_entropy"), ("SkyRL", "policy/loss_metrics/clip_ratio"), ("SkyRL", "reward/avg_raw_reward"),
     ("slime", "rollout/raw_reward train/pg_clipfrac"), ("slime", "rollout/raw_reward rollout/response_len/mean"),
     ("AReaL", "ppo_actor/update/*"),
@@ -676,7 +679,8 @@ STEP_KEYS = (
 """Keys that hold the training step, best first. They win over the step of the container, which may count log calls."""
 
 WEAK_STEP_KEYS = (
-    "iteration", "iter", "progress/batch", "progress/step", "update", "rollout_id", "batch", "_step", "gen_step", "episode",
+    "iteration", "iter", "current_step", "current_steps", "train_step", "optimizer_step", "num_updates",
+    "progress/batch", "progress/step", "update", "rollout_id", "batch", "_step", "gen_step", "episode",
     "epoch",
 )  # fmt: skip
 """Keys that serve as the step where neither a step key nor the container has one."""
@@ -689,6 +693,14 @@ EVAL_PREFIX = re.compile(
 NOT_EVAL = frozenset({"open-instruct", "TRL-PPO"})
 """Frameworks in which ``val/`` means value statistics."""
 
+SPLIT_KEYS = ("split", "phase", "mode", "stage", "type", "event", "kind", "subset")
+"""Keys whose text may say that a row is an evaluation."""
+
+EVAL_WORD = re.compile(r"(?:eval|val|valid|test|held|dev)", re.IGNORECASE)
+
+PERCENT = re.compile(r"(?:rate|acc|frac|ratio|pct|percent|pass|share)", re.IGNORECASE)
+"""A share whose key says such a word and that exceeds 1 is a percentage."""
+
 SUMMARY_KEYS = frozenset({"train_runtime", "train_samples_per_second", "last_model_checkpoint", "best_model_checkpoint"})
 """A row that has one of these sums up the run."""
 
@@ -699,25 +711,38 @@ UPDATE_FIELDS = frozenset({
 """What an optimiser step yields; a dense one that goes missing while others go on is suspected of not being finite."""
 
 TOKENS: tuple[tuple[str, str], ...] = (
-    ("reward_mean", "reward"), ("reward_mean", "return"), ("reward_mean", "episode reward"), ("reward_mean", "score"),
-    ("reward_mean", "raw reward"),
-    ("reward_std", "reward std"), ("group_reward_std", "group reward std"), ("group_reward_std", "in group reward std"),
-    ("zero_std_frac", "frac reward zero std"), ("zero_std_frac", "zero std frac"),
-    ("entropy", "entropy"), ("entropy", "policy entropy"), ("entropy", "token entropy"), ("entropy", "actor entropy"),
-    ("entropy", "entropy loss"),
-    ("grad_norm", "grad norm"), ("grad_norm", "gradient norm"), ("grad_norm", "total norm"), ("grad_norm", "gradnorm"),
-    ("loss", "loss"),
+    ("reward_mean", "reward"), ("reward_mean", "return"), ("reward_mean", "score"), ("reward_mean", "episode reward"),
+    ("reward_mean", "episode return"), ("reward_mean", "ep reward"), ("reward_mean", "ep return"), ("reward_mean", "ep rew"),
+    ("reward_mean", "raw reward"), ("reward_mean", "total reward"), ("reward_mean", "task reward"),
+    ("reward_std", "reward std"), ("reward_std", "std score"),
+    ("group_reward_std", "group reward std"), ("group_reward_std", "in group reward std"),
+    ("group_reward_std", "within group reward std"), ("group_reward_std", "intra group reward std"),
+    ("zero_std_frac", "frac reward zero std"), ("zero_std_frac", "zero std frac"), ("zero_std_frac", "zero variance frac"),
+    ("success_rate", "success rate"), ("success_rate", "accuracy"), ("success_rate", "solve rate"), ("success_rate", "pass rate"),
+    ("entropy", "entropy"), ("entropy", "token entropy"), ("entropy", "entropy loss"),
+    ("kl_old", "approx kl"), ("kl_old", "kl old"), ("kl_old", "ppo kl"),
+    ("kl_ref", "kl"), ("kl_ref", "kl ref"), ("kl_ref", "kl reference"), ("kl_ref", "kl div"), ("kl_ref", "kl divergence"),
+    ("grad_norm", "grad norm before clip"), ("grad_norm", "unclipped grad norm"), ("grad_norm", "grad norm pre clip"),
+    ("grad_norm", "grad norm"), ("grad_norm", "gradient norm"), ("grad_norm", "global grad norm"), ("grad_norm", "total norm"),
+    ("grad_norm", "gradnorm"),
+    ("loss", "loss"), ("loss", "total loss"), ("value_loss", "value loss"), ("value_loss", "critic loss"),
+    ("learning_rate", "lr"), ("learning_rate", "learning rate"),
+    ("clip_frac", "clip frac"), ("clip_frac", "clip fraction"),
+    ("truncated_frac", "truncated frac"), ("truncated_frac", "truncation rate"), ("truncated_frac", "truncated ratio"),
     ("response_length", "response length"), ("response_length", "completion length"), ("response_length", "gen tokens"),
     ("response_length", "output tokens"), ("response_length", "response tokens"), ("response_length", "completion tokens"),
+    ("response_length", "generated tokens"), ("response_length", "tokens generated"), ("response_length", "generation length"),
     ("response_length", "response len"), ("response_length", "completion len"), ("response_length", "gen length"),
-    ("response_length", "output length"), ("response_length", "tokens per response"),
-    ("prompt_length", "prompt length"), ("prompt_length", "prompt tokens"),
+    ("response_length", "gen len"), ("response_length", "output length"), ("response_length", "output len"),
+    ("response_length", "seq length"), ("response_length", "tokens response"), ("response_length", "length"),
+    ("prompt_length", "prompt length"), ("prompt_length", "prompt tokens"), ("prompt_length", "prompt len"),
+    ("num_turns", "turns"), ("num_turns", "turns episode"), ("tool_calls", "tool calls"),
 )  # fmt: skip
 """Words that a home-made key comes down to once filler is taken away, whatever their order and separators."""
 
 FILLER = frozenset({
     "train", "training", "mean", "avg", "average", "metrics", "metric", "the", "batch", "stats", "rollouts", "num", "optim",
-    "per", "all", "trainer", "actor", "policy", "rollout",
+    "per", "all", "trainer", "actor", "policy", "rollout", "grpo", "rl", "agent", "env",
 })  # fmt: skip
 
 CONFIG_KEYS: dict[str, str] = {

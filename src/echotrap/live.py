@@ -43,8 +43,9 @@ class Look:
 
     Attributes
     ----------
-    report : Report
-        Without the rollouts that prove its findings: looking them up takes longer than judging.
+    report, brief : Report
+        As ``echotrap check`` gives it, and without the rollouts that prove its findings: looking them up takes longer than
+        judging. Each is written when it is asked for.
     alarms : tuple of Alarm
         Everything that was worth telling so far, told or not.
     key : str
@@ -58,13 +59,12 @@ class Look:
 
     @cached_property
     def report(self) -> Report:  # noqa: D102
-        bare = replace(self.seen, run=replace(self.run, rollouts=None))
-        return pipeline.mark(write_report(bare), self.settings)
+        return self.brief if self.run.rollouts is None else pipeline.mark(write_report(self.seen), self.settings)
 
     @cached_property
-    def full_report(self) -> Report:
-        """The report with its rollouts, as ``echotrap check`` gives it."""
-        return self.report if self.run.rollouts is None else pipeline.mark(write_report(self.seen), self.settings)
+    def brief(self) -> Report:  # noqa: D102
+        bare = replace(self.seen, run=replace(self.run, rollouts=None))
+        return pipeline.mark(write_report(bare), self.settings)
 
     @cached_property
     def alarms(self) -> tuple[Alarm, ...]:  # noqa: D102
@@ -180,7 +180,7 @@ class Watcher:
     Attributes
     ----------
     look, told : Look or None
-        The run as it was last read, and as it was when there was news; the full report of the latter is at hand.
+        The run as it was last read, and as it was when there was news; its report has been written.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Watcher:
         self._progress_at = clock()
         self._trouble = ""
         self._key = ""
-        self._first_met = False
+        self._replaced = False
         self.told: Look | None = None
         self._layout: frozenset[str] = frozenset()
         self._listed_at = 0.0
@@ -295,7 +295,7 @@ class Watcher:
         """A run is met: for the first time, again after a restart, or another one that was written to the same place."""
         last = int(look.run.steps[-1])
         before = self._store.last_seen(key)
-        self._first_met = before is None and not self._key
+        self._replaced = bool(self._key)
         self._key = key
         self._arrivals.clear()
         self._arrivals.append((now, last))
@@ -325,13 +325,12 @@ class Watcher:
     def _tell(self, look: Look, stalled: bool) -> tuple[Alarm, ...]:
         last = int(look.run.steps[-1])
         segment = max(len(look.run.segments) - 1, 0)
-        found = [alarm for alarm in look.alarms if not accepted(alarm, look.report, self._settings)]
+        found = [alarm for alarm in look.alarms if not accepted(alarm, look.brief, self._settings)]
         writer = self._store.last(self._key, "stalled", "resumed")
         if stalled:
             found.append(Alarm("stalled", "stalled", "warning", last, last, last, segment))
         elif writer is not None and writer.kind == "stalled" and (last != writer.step or segment != writer.segment):
             found.append(replace(writer, kind="resumed", step=last, segment=segment))
-        first_met, self._first_met = self._first_met, False
 
         def words(alarm: Alarm) -> Message:
             headline = ""
@@ -339,14 +338,15 @@ class Watcher:
                 headline = f"no new step after {last} for {span(self._clock() - self._progress_at)}"
             elif alarm.kind == "resumed":
                 headline = f"steps again, now {last}"
-            return alerts.compose(alarm, look.report, run=look.run.name, key=self._key, headline=headline)
+            return alerts.compose(alarm, look.brief, run=look.run.name, key=self._key, headline=headline)
 
-        if first_met and look.seen.incident is None:
-            self._store.take(self._key, found)  # all of it is over
-            return ()
-        news = self._store.take(self._key, found, self._channels, words, quiet=first_met)
+        lasts = look.seen.incident is not None
+        first: Literal["everything", "what lasts", "nothing"] = "what lasts" if lasts else "nothing"
+        if self._replaced:  # under our eyes, so all of it is news
+            first = "everything"
+        news = self._store.take(self._key, found, self._channels, words, first=first)
         if news and self._dispatcher is not None:
-            self.told = look
+            self.told, _ = look, look.report  # written here: stores of rollouts are not for several threads
             self._dispatcher.wake()
         return news
 

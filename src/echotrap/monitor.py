@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from echotrap.rollouts import MemoryStore, Message, Rollout
 from echotrap.sources.base import Reader, Row
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from echotrap.report import Report
 
 __all__ = ["Monitor"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("echotrap")
 
@@ -118,7 +120,7 @@ class Monitor:
     @property
     def report(self) -> Report | None:
         """The newest report; ``None`` before the first evaluation."""
-        return self._judge.look.full_report if self._judge and self._judge.look else None
+        return self._guarded(self._written)
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None, rollouts: Iterable[Any] | None = None) -> None:
         """Take one step's metrics, and judge the run when it is time. Never raises.
@@ -133,40 +135,43 @@ class Monitor:
             :class:`~echotrap.rollouts.Rollout` objects, mappings with at least ``text`` (``prompt``, ``reward``, ``group``
             where known), or plain texts.
         """
-        if self._broken:
-            return
-        began = time.perf_counter()
-        try:
-            self._step = self._step + 1 if step is None else int(step)
-            values = {str(key): number for key, value in metrics.items() if (number := _scalar(value)) is not ...}
-            texts = [_rollout(item, self._step) for item in rollouts or ()]
-            self._reader.add(values, self._step, texts)
-            if self._sink is not None:
-                self._sink.write(values, self._step, texts)
-            if self._step - self._evaluated_at >= self._every and time.perf_counter() >= self._rest_until:
-                self._evaluate()
-        except Exception as error:
-            self._fail(error)
-        finally:
-            self.spent_s += time.perf_counter() - began
+        self._guarded(self._log, metrics, step, rollouts)
 
     def evaluate(self) -> Report | None:
         """Judge the run now. Never raises; ``None`` where nothing can be judged."""
-        if not self._broken:
-            began = time.perf_counter()
-            try:
-                self._evaluate()
-            except Exception as error:
-                self._fail(error)
-            finally:
-                self.spent_s += time.perf_counter() - began
+        self._guarded(self._evaluate)
         return self.report
 
     def close(self) -> None:
         """Judge the run a last time, deliver what is due, and let go."""
-        self.evaluate()
+        self._guarded(self._evaluate)
         if self._judge is not None:
-            self._judge.close()
+            self._guarded(self._judge.close)
+
+    def _guarded(self, work: Callable[..., T], *arguments: Any) -> T | None:
+        """Do it, take the time, and let no fault out."""
+        if self._broken:
+            return None
+        began = time.perf_counter()
+        try:
+            return work(*arguments)
+        except Exception as error:
+            self._broken = True
+            logger.warning("echotrap.Monitor is off, training goes on: %s: %s", type(error).__name__, error)
+            logger.debug("what went wrong", exc_info=error)
+            return None
+        finally:
+            self.spent_s += time.perf_counter() - began
+
+    def _log(self, metrics: Mapping[str, Any], step: int | None, rollouts: Iterable[Any] | None) -> None:
+        self._step = self._step + 1 if step is None else int(step)
+        values = {str(key): number for key, value in metrics.items() if (number := _scalar(value)) is not ...}
+        texts = [_rollout(item, self._step) for item in rollouts or ()]
+        self._reader.add(values, self._step, texts)
+        if self._sink is not None:
+            self._sink.write(values, self._step, texts)
+        if self._step - self._evaluated_at >= self._every and time.perf_counter() >= self._rest_until:
+            self._evaluate()
 
     def _evaluate(self) -> None:
         self._evaluated_at = self._step
@@ -181,13 +186,12 @@ class Monitor:
         for alarm in news:
             if self._stop_on and alarm.kind != "recovered" and GRAVITY[alarm.severity] >= GRAVITY[self._stop_on]:
                 self._should_stop = True
-            if self._on_alarm is not None and self.report is not None:
-                self._on_alarm(alarm, self.report)
+            report = self._written() if self._on_alarm is not None else None
+            if self._on_alarm is not None and report is not None:
+                self._on_alarm(alarm, report)
 
-    def _fail(self, error: Exception) -> None:
-        self._broken = True
-        logger.warning("echotrap.Monitor is off, training goes on: %s: %s", type(error).__name__, error)
-        logger.debug("what went wrong", exc_info=error)
+    def _written(self) -> Report | None:
+        return self._judge.look.report if self._judge and self._judge.look else None
 
 
 class _Judge:
@@ -219,12 +223,12 @@ class _Judge:
         self.look = look
         if self._dispatcher is None and self._channels:
             self._dispatcher = Dispatcher(self._store, self._name, self._channels, logger.warning)
-        found = [alarm for alarm in look.alarms if not accepted(alarm, look.report, self._settings)]
+        found = [alarm for alarm in look.alarms if not accepted(alarm, look.brief, self._settings)]
         news = self._store.take(
             self._name,
             found,
             self._channels,
-            lambda alarm: alerts.compose(alarm, look.report, run=self._name, key=look.key),
+            lambda alarm: alerts.compose(alarm, look.brief, run=self._name, key=look.key),
         )
         if news and self._dispatcher is not None:
             self._dispatcher.wake()

@@ -23,7 +23,7 @@ from echotrap.fields import (
 from echotrap.record import Provenance
 from echotrap.sources.base import Note
 
-__all__ = ["Alias", "Naming", "aliases", "framework_of", "name_keys"]
+__all__ = ["Alias", "Naming", "aliases", "framework_of", "logged_as", "name_keys"]
 
 NO_SIGNAL = frozenset({*STEP_KEYS, *WEAK_STEP_KEYS, "_runtime", "total_flos"}) - {"epoch"}
 
@@ -34,6 +34,9 @@ class Alias:
 
     key: str
     versions: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key} ({self.versions})" if self.versions else self.key
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,17 @@ class Naming:
 def aliases(framework: str) -> dict[str, tuple[Alias, ...]]:
     """Keys of one framework by canonical name, best first (``""``: home-made names)."""
     return {name: tuple(_alias(word) for word in keys.split()) for name, keys in ALIASES[framework].items()}
+
+
+def logged_as(name: str) -> dict[str, tuple[Alias, ...]]:
+    """The keys that hold a signal, by framework (``""``: home-made names); frameworks that do not log it are left out.
+
+    Examples
+    --------
+    >>> [(alias.key, alias.versions) for alias in logged_as("zero_std_frac")["TRL"]]
+    [('frac_reward_zero_std', '>=0.18'), ('zero_std_ratio', '')]
+    """
+    return {framework: found for framework in ALIASES if (found := aliases(framework).get(name))}
 
 
 def framework_of(keys: Collection[str]) -> str | None:
@@ -112,7 +126,7 @@ def name_keys(
     ('verl', ('actor/entropy',), ('actor/entropy_loss', 'shoe_size'))
     """
     framework = framework or framework_of(keys)
-    known = _Keys(key for key in keys if key not in NO_SIGNAL)
+    known = _Keys(key for key in keys if key.lower() not in NO_SIGNAL)
     own = [framework, *PARENTS.get(framework, ())] if framework in ALIASES and framework is not None else []
     misleading = {key for source in own for key in MISLEADING.get(source, ())}
     if known.find("rollout/in_group_entropy_*") or known.find("rollout/in_group_length_*"):
@@ -127,8 +141,9 @@ def name_keys(
             used.update(keys)
 
     def take_all(source: str, *, wildcards: bool = True) -> None:
+        find = known.find if source not in own else lambda key: known.find(key) or known.find(key.removeprefix("train/"))
         for name, candidates in aliases(source).items():
-            found = [known.find(alias.key) for alias in candidates if wildcards or "{" not in alias.key]
+            found = [find(alias.key) for alias in candidates if wildcards or "{" not in alias.key]
             if name == "eval_score" and counts:
                 most = max((counts.get(key, 0) for keys in found for key in keys), default=0)
                 found = [keys for keys in found if any(2 * counts.get(key, 0) >= most for key in keys)]
@@ -175,6 +190,8 @@ class _Keys:
         for key, plain in self.plain.items():
             for prefix in ("train/", "metrics/", "train_"):
                 self._by_name.setdefault(plain.removeprefix(prefix), key)
+        for name, key in list(self._by_name.items()):
+            self._by_name.setdefault(name.lower(), key)
 
     def find(self, pattern: str) -> tuple[str, ...]:
         """Raw keys that match, in logged order."""
@@ -189,7 +206,8 @@ class _Keys:
     def words(self, key: str) -> frozenset[str]:
         """What the key says once separators and filler are gone."""
         if key not in self._words:
-            self._words[key] = frozenset(re.split(r"[^a-z0-9]+", self.plain[key][:200].lower())) - FILLER - {""}
+            spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", self.plain[key][:200])
+            self._words[key] = frozenset(re.split(r"[^a-z0-9]+", spaced.lower())) - FILLER - {""}
         return self._words[key]
 
 

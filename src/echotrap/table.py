@@ -8,14 +8,14 @@ import math
 import operator
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from echotrap.fields import EVAL_PREFIX, STEP_KEYS, WEAK_STEP_KEYS
-from echotrap.sources.base import Row
+from echotrap.fields import EVAL_PREFIX, EVAL_WORD, SPLIT_KEYS, STEP_KEYS, WEAK_STEP_KEYS
+from echotrap.sources.base import Batch
 from echotrap.sources.jsonl import flatten
 
 __all__ = [
@@ -115,13 +115,19 @@ class Table:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, batch: Batch) -> None:
         """Take a batch of rows."""
-        first = len(self)
-        self.steps.extend([UNSET if row.step is None or not -MAX_STEP < row.step < MAX_STEP else row.step for row in rows])
-        self.lines.extend([row.line for row in rows])
-        self.files.extend([row.file for row in rows])
-        records = [row.values if row.split == "train" else _as_eval(row.values) for row in rows]
+        records, first = batch.records, len(self)
+        if not records:
+            return
+        if batch.steps is None:
+            self.steps.extend(itertools.repeat(UNSET, len(records)))
+        else:
+            self.steps.extend([UNSET if step is None or not -MAX_STEP < step < MAX_STEP else step for step in batch.steps])
+        self.lines.extend(batch.lines)
+        self.files.extend(batch.files)
+        if batch.splits is not None and "eval" in batch.splits:
+            records = [_as_eval(one) if split == "eval" else one for one, split in zip(records, batch.splits, strict=True)]
         shape = tuple(records[0])
         if shape != self._shape:
             self._shape = shape
@@ -142,10 +148,11 @@ class Table:
         return column.values[: len(self)], column.marks[: len(self)]
 
     def whole(self, key: str) -> tuple[Ints, Flags]:
-        """A key as whole numbers, and where it is one."""
-        if key not in self.columns:
+        """A key, in whatever case, as whole numbers, and where it is one."""
+        found = key if key in self.columns else next((name for name in self.columns if name.lower() == key), None)
+        if found is None:
             return np.full(len(self), UNSET), np.zeros(len(self), bool)
-        values, marks = self.cells(key)
+        values, marks = self.cells(found)
         with np.errstate(invalid="ignore"):
             good = (marks == NUMBER) & (np.abs(values) < MAX_STEP) & (values == np.floor(values))
         return np.where(good, np.where(good, values, 0).astype(np.int64), UNSET), good
@@ -155,8 +162,7 @@ class Table:
         self._make_room()
         for keys, (places, matrices) in self._pending.items():
             where, matrix = np.concatenate(places), np.concatenate(matrices)
-            for at, key in enumerate(keys):
-                values = matrix[:, at]
+            for key, values in zip(keys, np.ascontiguousarray(matrix.T), strict=True):
                 self._store(key, where, values, _marks(values))
         self._pending, self._waiting = {}, 0
 
@@ -178,6 +184,16 @@ class Table:
                 self.spread()
             return
         self._make_room()
+        marker = next((at for at, key in enumerate(keys) if key.lower() in SPLIT_KEYS), None)
+        if marker is not None:
+            held_out = [isinstance(cells[marker], str) and EVAL_WORD.match(cells[marker]) is not None for cells in data]
+            for at in np.flatnonzero(held_out).tolist():
+                values = _as_eval({key: cell for key, cell in zip(keys, data[at], strict=True) if key != keys[marker]})
+                self._take(tuple(values), where[at : at + 1], [tuple(values.values())])
+            data = [cells for cells, flag in zip(data, held_out, strict=True) if not flag]
+            where = where[~np.array(held_out)]
+            if not data:
+                return
         if any(dict in map(type, cells) for cells in data):
             for at, cells in enumerate(data):
                 flat = flatten(dict(zip(keys, cells, strict=True)))
@@ -239,4 +255,4 @@ def _marks(values: Floats) -> Marks:
 def _as_eval(values: dict[str, Any]) -> dict[str, Any]:
     """A row that its container calls an evaluation."""
     plain = {*STEP_KEYS, *WEAK_STEP_KEYS}
-    return {key if key in plain or EVAL_PREFIX.match(key) else f"eval/{key}": value for key, value in values.items()}
+    return {key if key.lower() in plain or EVAL_PREFIX.match(key) else f"eval/{key}": value for key, value in values.items()}

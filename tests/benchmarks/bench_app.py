@@ -65,7 +65,7 @@ def main(rows: int = 100_000) -> None:
 
     from echotrap import config
     from echotrap.app import runs
-    from echotrap.render import figures
+    from echotrap.render import charts, figures
 
     first_run(ROOT / "app/main.py", small)  # imports are paid once a process
     nothing = median(first_run(empty) for _ in range(3))
@@ -79,7 +79,7 @@ def main(rows: int = 100_000) -> None:
     print(f"first page {page:.2f} s; empty page {nothing:.3f} s + read and judge {reading + looking:.2f} s: {page / base:.2f}x")
 
     names = [str(name) for name in seen.run.metrics.columns if seen.run.has(str(name))]
-    drawing, figure = timed(lambda: figures.plotly(figures.of_run(seen.run, seen.report, names[:20])).to_json())
+    drawing, figure = timed(lambda: figures.plotly(charts.of_run(seen.run, seen.report, names[:20])).to_json())
     print(f"chart of {len(names[:20])} signals: {len(figure) / 1e6:.2f} MB, drawn in {drawing:.2f} s")
 
     refreshes = []

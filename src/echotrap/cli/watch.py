@@ -85,7 +85,7 @@ def watch(
 
     def watcher_report() -> str:
         look = watcher.told or watcher.look
-        return look.full_report.model_dump_json() if look else "{}"
+        return look.report.model_dump_json() if look else "{}"
 
     channels: dict[str, Channel] = open_channels(tuple(notify or ()), settings.notify)
     if exec_ is not None:
@@ -122,7 +122,7 @@ def watch(
         if once:
             raise SourceError(last.trouble if last else "there is nothing to read")
         raise typer.Exit(policy.Exit.INSUFFICIENT)
-    ruling = policy.rule(last.look.report, settings)
+    ruling = policy.rule(last.look.brief, settings)
     for text in ruling.reasons:
         _console.talk(f"exit {ruling.code:d}: {last.look.run.name}: {text}")
     raise typer.Exit(ruling.code)
@@ -132,7 +132,7 @@ def _grave(scene: Scene, stop_on: str | None) -> bool:
     """Whether the verdict is as grave as what the user wants to stop at."""
     from echotrap.report import RANK
 
-    return stop_on is not None and scene.look is not None and RANK[scene.look.report.verdict.severity] >= RANK[stop_on]
+    return stop_on is not None and scene.look is not None and RANK[scene.look.brief.verdict.severity] >= RANK[stop_on]
 
 
 @contextlib.contextmanager
@@ -173,7 +173,7 @@ class _Screen:
         from echotrap.render.live import alarm_line, line
 
         at = time.strftime("%H:%M:%S")
-        step = f"step {scene.look.report.run.last_step}  " if scene.look else ""
+        step = f"step {scene.look.brief.run.last_step}  " if scene.look else ""
         for alarm in scene.news:
             _console.write(f"{at}  alarm  {alarm_line(alarm)}\n")
         if (text := line(scene)) != self._line:

@@ -34,9 +34,9 @@ def scene(now: Scene, view: View, said: Sequence[str] = (), *, older_s: float = 
     """
     parts: list[RenderableType] = [Text(status(now, older_s), style=STATUS_STYLE[now.status])]
     if now.look is not None:
-        parts += [head(now.look.report), Text(""), *signals(now.look.report, view), Text("")]
+        parts += [head(now.look.brief), Text(""), *signals(now.look.brief, view), Text("")]
         parts += [Text(alarm_line(alarm), style=_style(alarm)) for alarm in now.look.alarms[-SHOWN_ALARMS:]]
-        parts += [Text(f"do      {words.plain(lever.action)}") for lever in words.remedies(now.look.report, 1)]
+        parts += [Text(f"do      {words.plain(lever.action)}") for lever in words.remedies(now.look.brief, 1)]
     parts += [Text(words.plain(text), style="dim") for text in said]
     return Group(*parts)
 
@@ -57,7 +57,7 @@ def line(now: Scene) -> str:
     """What a scene says, without anything that changes from second to second: two equal lines mean that nothing happened."""
     if now.look is None:
         return f"{now.status}  {words.plain(now.trouble)}".rstrip()
-    verdict = now.look.report.verdict
+    verdict = now.look.brief.verdict
     parts = [words.title(verdict), verdict.severity, words.when(verdict), "" if now.status == "live" else now.status]
     if now.status == "away":
         parts.append(words.plain(now.trouble))

@@ -8,9 +8,10 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 from echotrap.render import Result
-from echotrap.report import RANK, Coverage, Evidence, Finding, Lever, Report, RunError, RunFacts, Signal, Skipped, Verdict
+from echotrap.report import RANK, Coverage, Evidence, Finding, Label, Lever, Report, RunError, RunFacts, Signal, Skipped, Verdict
 
 __all__ = [
+    "VERDICTS",
     "by_severity",
     "column",
     "coverage",
@@ -32,9 +33,25 @@ __all__ = [
     "unseen",
     "when",
     "worst_first",
-]  # fmt: skip
+]
 
 STAGE = {1: "forming", 2: "suspected", 3: "confirmed"}
+VERDICTS: dict[Label, str] = {
+    "healthy": "Nothing known is wrong, and enough was logged to say so.",
+    "converged": "The task is solved: spread, entropy and gradient are gone for that reason.",
+    "echo-trap": "The policy echoes itself: the spread of rewards, entropy, gradient and text go together. Stage 1 forms and"
+    " leaves the verdict healthy, stage 2 is suspected, stage 3 confirmed.",
+    "entropy-eruption": "The policy drifts into garble: its entropy rises and does not come back.",
+    "numerical-failure": "The numbers broke: values are not finite, or the output is one repeated symbol.",
+    "no-learning-signal": "The optimiser learns nothing: gradients are dead, or every prompt group gets one reward.",
+    "policy-collapse": "Entropy, length or performance is gone, without the signature of the Echo Trap.",
+    "template-collapse": "One template answers every prompt.",
+    "truncation-starvation": "Responses are cut at the length limit, so that the reward cannot reach them.",
+    "environment-failure": "Tools or environment failed; the policy is not to blame for what followed.",
+    "reward-hacking-suspected": "The training reward rises while the held-out score does not.",
+    "unstable": "There is a symptom that no diagnosis explains.",
+    "insufficient-data": "Too few steps, or no signal that is known.",
+}
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = "_.-~=+*#"
 

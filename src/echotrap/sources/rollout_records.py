@@ -28,6 +28,7 @@ ADVANTAGE = ("advantage", "advantages")
 TOKENS = ("response_length", "generated_tokens", "completion_tokens", "num_tokens", "output_tokens")
 FINISH = ("finish_reason", "stop_reason", "stop_condition", "status", "termination_reason")
 CUT = frozenset({"length", "truncated", "max_tokens", "max_length", "max_response_length_exceeded", "max_prompt_length_exceeded"})
+NESTED = ("samples", "rollouts", "trajectories", "examples", "generations", "episodes", "items", "data")
 OPTIMISER = frozenset({"loss", "grad_norm", "learning_rate", "lr", "entropy", "kl", "train_loss"})
 """A record that has one of these is a metrics row, whatever text it carries."""
 
@@ -40,13 +41,13 @@ def holds_rollouts(record: Any) -> bool:
         return False
     if "columns" in record and "data" in record:
         return _is_table_of_rollouts(record)
-    if {"traces", "run"} <= record.keys() or "traj_idx" in record or "response_tokens" in record or "trajectories" in record:
+    if {"traces", "run"} <= record.keys() or "traj_idx" in record or "response_tokens" in record:
         return True
     if any(_is_dialogue(record.get(key)) for key in MESSAGES):
         return True
     if "content" in record and "rewards" in record:
         return True
-    return any(_textual(record.get(key)) for key in TEXT)
+    return any(_textual(record.get(key)) for key in TEXT) or bool(_nested(record))
 
 
 def rollouts_of(record: Mapping[str, Any], *, step: int = 0, split: str = "train", origin: str = "") -> list[Rollout]:
@@ -61,8 +62,10 @@ def rollouts_of(record: Mapping[str, Any], *, step: int = 0, split: str = "train
         return _episode(record, traces, step, split, origin)
     if "traj_idx" in record:
         return [_summary(record, step, split, origin)]
-    if isinstance(trajectories := record.get("trajectories"), list):
+    if "task_hash" in record and isinstance(trajectories := record.get("trajectories"), list):
         return [_trajectory(record, item, step, split, origin) for item in trajectories if isinstance(item, dict)]
+    if inner := _nested(record):
+        return [one for item in inner for one in rollouts_of({**item, "step": step}, step=step, split=split, origin=origin)]
     if isinstance(content := record.get("content"), list) and "rewards" in record:
         return _contents(record, content, step, split, origin)
     if rows := _exploded(record):
@@ -299,6 +302,17 @@ def _contents(record: Mapping[str, Any], content: list[Any], step: int, split: s
             )
         )
     return found
+
+
+def _nested(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rollouts that a step's record lists (``{"step": 3, "samples": [{"completion": ..}, ..]}``)."""
+    for key in NESTED:
+        items = record.get(key)
+        if isinstance(items, list) and items and isinstance(items[0], dict) and "role" not in items[0]:
+            found = [item for item in items if isinstance(item, dict)]
+            if "task_hash" in record or any(_textual(found[0].get(name)) for name in (*TEXT, *MESSAGES)):
+                return found
+    return []
 
 
 def _exploded(record: Mapping[str, Any]) -> list[dict[str, Any]]:

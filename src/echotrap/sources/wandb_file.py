@@ -34,7 +34,9 @@ __all__ = ["FORMAT", "TABLE_TYPES", "WandbFileReader", "flatten", "leaves"]
 MAGIC = b":W&B\xe1\xbe"
 FILE_HEADER, HEADER, BLOCK = 7, 7, 32768
 WINDOW = 128 * BLOCK
-FRAMEWORKS = ("verl", "openrlhf", "skyrl", "skyrl-train", "slime", "areal", "nemo-rl", "prime-rl", "open-instruct", "ms-swift")
+FRAMEWORKS = (
+    "trl", "verl", "openrlhf", "skyrl", "skyrl-train", "slime", "areal", "nemo-rl", "prime-rl", "open-instruct", "ms-swift",
+)  # fmt: skip
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 UNUSED = {3, 6, 7, 8, 11}  # summary, files, system statistics, artifacts, telemetry: not worth decoding
 TABLE_TYPES = {"table-file": False, "incremental-table-file": True}
@@ -362,9 +364,15 @@ def _requirements(path: Path) -> dict[str, str]:
 
 
 def _framework_version(packages: dict[str, str]) -> str | None:
-    """The version of the training framework, where exactly one is installed (others build on TRL)."""
-    names = [name for name in FRAMEWORKS if name in packages] or ["trl"]
-    return packages.get(names[0]) if len(names) == 1 else None
+    """The version of the training framework, where exactly one is installed: only the keys tell which of several was used.
+
+    Examples
+    --------
+    >>> _framework_version({"trl": "0.26.2", "torch": "2.9.0"}), _framework_version({"trl": "0.26.2", "verl": "0.7.0"})
+    ('0.26.2', None)
+    """
+    versions = [packages[name] for name in FRAMEWORKS if name in packages]
+    return versions[0] if len(versions) == 1 else None
 
 
 def _find(folder: Path, depth: int = 3) -> list[Path]:
