@@ -140,3 +140,13 @@ def test_a_published_field_is_never_taken_away() -> None:
     }  # fmt: skip
     for name, fields in promised.items():
         assert fields <= set(schema[name]["properties"]), name
+
+
+def test_decisions_are_numbered_and_listed() -> None:
+    pages = sorted((ROOT / "docs/adr").glob("0*.md"))
+    index = (ROOT / "docs/adr/README.md").read_text()
+    for number, page in enumerate(pages, start=1):
+        title = page.read_text().splitlines()[0]
+        assert page.name.startswith(f"{number:04d}-")
+        assert title.startswith(f"# {number}. ")
+        assert f"[{number}]({page.name}) | {title.partition('. ')[2]} |" in index
