@@ -223,6 +223,17 @@ def test_a_resumed_run_tells_again_what_happens_again(file: Path, watch: Callabl
     assert told == [("opened", 20)]
 
 
+def test_a_memory_that_fails_costs_at_most_a_repetition(file: Path, watch: Callable[..., Watcher], tmp_path: Path) -> None:
+    said: list[str] = []
+    store = Store(tmp_path / "failing.sqlite3")
+    watcher = watch(store=store, say=said.append)
+    grow(file, watcher, LONG[:10], 10)
+    store.close()
+    assert kinds(grow(file, watcher, LONG[10:30], 20)) == [("opened", 20)]
+    assert kinds(grow(file, watcher, LONG[30:32], 2)) == []
+    assert len(said) == 1
+
+
 def test_a_read_only_folder_is_enough(file: Path, watch: Callable[..., Watcher]) -> None:
     file.write_bytes(b"".join(LONG[:60]))
     file.chmod(0o444)

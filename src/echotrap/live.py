@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import statistics
 import time
 from collections import deque
@@ -228,12 +229,20 @@ class Watcher:
         if look is None:
             self._let_go()
             return self._scene("waiting", now)
-        if look is not self.look:
-            self._moved(look, now)
-        stalled = self._stalled(look, now)
-        news = self._tell(look, stalled)
+        try:
+            stalled, news = self._heed(look, now)
+        except sqlite3.Error as error:
+            self._say(f"the memory of alarms failed ({error}): they are remembered until the end of this process only")
+            self._store, self._key = Store(), ""
+            stalled, news = self._heed(look, now)
         finished = look.run.finished is True
         return self._scene("finished" if finished else "stalled" if stalled else "live", now, news)
+
+    def _heed(self, look: Look, now: float) -> tuple[bool, tuple[Alarm, ...]]:
+        if look is not self.look or not self._key:
+            self._moved(look, now)
+        stalled = self._stalled(look, now)
+        return stalled, self._tell(look, stalled)
 
     def close(self, patience_s: float = 10.0) -> None:
         """Deliver what is due and let go."""
