@@ -24,9 +24,8 @@ Example
 >>> import numpy as np, pandas as pd
 >>> from echotrap.detector import Level, episodes
 >>> from echotrap.record import Run
->>> frame = pd.DataFrame(
-...     {"reward_mean": np.full(60, -0.1), "zero_std_frac": np.ones(60)}, index=pd.Index(range(1, 61), name="step")
-... )
+>>> values = {"reward_mean": np.full(60, -0.1), "zero_std_frac": np.ones(60)}
+>>> frame = pd.DataFrame(values, index=pd.Index(range(1, 61), name="step"))
 >>> [episode] = episodes(DETECTOR(Run("example", "-", "frame", frame)))
 >>> episode.onset_step, episode.alarm_steps[Level.WARNING]
 (3, 22)

@@ -87,7 +87,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     steps, values = run.series("zero_std_frac")
     share = stats.trailing(values, steps, params.smooth_steps, "mean")
     normal = stats.baseline(
-        values, steps, window_steps=params.baseline_steps, off_factor=None, off_by=params.rise, arm_steps=run.arm_steps
+        share, steps, window_steps=params.baseline_steps, off_factor=None, off_by=params.rise, arm_steps=run.arm_steps
     )
     chance = _chance(run, steps, params)
     excess = np.where(np.isfinite(chance), share - chance, share)

@@ -24,7 +24,7 @@ from echotrap.errors import Unreachable
 from echotrap.live import Follower, Scene, Watcher
 from echotrap.notify import Channel
 from echotrap.sources import open_reader, open_run
-from echotrap.sources.base import Reader, Row
+from echotrap.sources.base import Batch, Reader, Row
 
 SETTINGS = Settings()
 
@@ -133,17 +133,17 @@ def test_only_new_bytes_are_read(file: Path, watch: Callable[..., Watcher], monk
     file.write_bytes(b"".join(LONG[:100]))
     watcher = watch()
     watcher.tick()
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
     assert watcher._follower is not None
     reader = watcher._follower._builder.reader
-    poll = reader.poll
+    batches = reader.batches
 
-    def counted() -> Iterator[Row]:
-        for item in poll():
-            rows.append(item)
-            yield item
+    def counted() -> Iterator[Batch]:
+        for batch in batches():
+            rows.extend(batch.records)
+            yield batch
 
-    monkeypatch.setattr(reader, "poll", counted)
+    monkeypatch.setattr(reader, "batches", counted)
     grow(file, watcher, LONG[100:103], 3)
     assert len(rows) == 3
 

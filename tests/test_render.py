@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
+from echotrap.pipeline import check
 from echotrap.render import FORMATS, Result, View, render
 from echotrap.report import Report, RunError
 
@@ -179,3 +180,22 @@ def test_a_report_without_anything_can_be_shown(scant_report) -> None:
         text = render([bare], format)
         assert "None" not in text
         assert text == "" or text.endswith("\n")
+
+
+SAMPLES = sorted(path.parent for path in (Path(__file__).parents[1] / "sample_runs").glob("*/truth.toml"))
+
+
+@pytest.mark.parametrize("folder", SAMPLES, ids=lambda path: path.name)
+def test_the_bundled_runs_in_every_format(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    report = check(folder.name)
+    assert Report.model_validate_json(render([report], "json")) == report
+    assert max(map(len, render([report], "text").splitlines())) <= 80
+    jsonschema.Draft4Validator(SARIF_SCHEMA).validate(json.loads(render([report], "sarif")))
+    suite = ET.fromstring(render([report], "junit"))
+    assert int(suite.get("tests")) == len(report.clear) + len(report.not_evaluated) + len({f.detector for f in report.findings})
+    page = render([report], "html")
+    assert len(page.encode()) < 500_000
+    assert page.count('class="panel"') == len(report.signals)
+    rows = [line for line in render([report], "markdown").splitlines() if "<code>" in line and line.startswith("| ")]
+    assert len(rows) == len(report.findings)

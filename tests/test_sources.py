@@ -123,6 +123,15 @@ def test_formats_are_found_by_listing_the_package() -> None:
     assert all(name == item.name and item.title for name, item in formats().items())
 
 
+def test_one_value_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    rows = [{"ts": 1.0, "name": name, "value": at / 10, "step": at} for at in (1, 2) for name in ("reward", "entropy")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = open_run(path)
+    assert run.steps.tolist() == [1, 2]
+    assert run.metrics["reward_mean"].tolist() == run.metrics["entropy"].tolist() == [0.1, 0.2]
+
+
 # -- console text ----------------------------------------------------------------------------------------------
 
 
@@ -163,6 +172,7 @@ def test_console_dialects(line: str, values: dict[str, object]) -> None:
     "line",
     [
         "{'learning_rate': 1e-6, 'num_train_epochs': 3, 'output_dir': 'x'}",
+        "{'use_kl_loss': False, 'kl_loss_coef': 0.001, 'reward_weights': 1.0, 'loss_type': 'grpo', 'lr': 1e-06}",
         "Map:  50%|#####     | 5/10 [00:00<00:00, 10.0 examples/s]",
         "Loading checkpoint shards: 100%|##########| 2/2 [00:02<00:00,  1.40s/it]",
         "2026-11-30 step 5: saving checkpoint to /x/y",
@@ -173,6 +183,33 @@ def test_console_dialects(line: str, values: dict[str, object]) -> None:
 )
 def test_noise_is_no_row(line: str) -> None:
     assert list(rows_in(line.encode())) == []
+
+
+def test_printed_tables_of_keys_and_numbers() -> None:
+    table = """
+    20261130-10:00:00.000 StatsLogger INFO: Epoch 1/5 Step 3/24 Train step 3/120 done.
+    ┌─────────────────────────────────┬────────────┬─────────────────────────────┬────────────┐
+    │ ppo_actor/task_reward/avg       │ 2.5000e-01 │ ppo_actor/update/grad_norm  │ 1.2500e-01 │
+    │ ppo_actor/update/entropy/avg    │        nan │ timeperf/train_step         │ 3.0000e+01 │
+    └─────────────────────────────────┴────────────┴─────────────────────────────┴────────────┘
+    Epoch 1/5 Step 4/24 Train step 4/120 done.
+    │ ppo_actor/task_reward/avg       │ 5.0000e-01 │
+    next
+    """
+    first, second = rows_in(table.encode())
+    assert (first.step, second.step) == (3, 4)
+    assert first.values["ppo_actor/task_reward/avg"] == 0.25
+    assert math.isnan(first.values["ppo_actor/update/entropy/avg"])
+    assert second.values == {"ppo_actor/task_reward/avg": 0.5}
+
+
+def test_a_second_run_on_the_same_console_is_a_restart(tmp_path: Path) -> None:
+    line = "{{'loss': 0.1, 'reward': 0.5, 'completions/mean_length': 9.0, 'epoch': {}}}\n"
+    path = tmp_path / "out.log"
+    path.write_text("".join(line.format(epoch) for epoch in (0.1, 0.2, 0.3, 0.1, 0.2)))
+    run = open_run(path)
+    assert run.steps.tolist() == [1, 2, 3, 4, 5]
+    assert [(event.step, event.kind) for event in run.events] == [(4, "restart")]
 
 
 # -- JSON documents ----------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import gc
 import hashlib
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -44,7 +43,6 @@ from echotrap.table import (
 
 __all__ = ["RunBuilder"]
 
-BATCH = 64
 MAX_EVENTS_PER_FIELD = 1000
 DENSE_ROWS = 5
 CLOCKS = frozenset({"wall_time", "step_time", "epoch", "learning_rate", "num_tokens"})
@@ -93,9 +91,8 @@ class RunBuilder:
         """
         self.reader.rewound = False
         before = self.table, len(self.table)
-        rows = self.reader.poll()
         with _no_collection():
-            while batch := list(itertools.islice(rows, BATCH)):
+            for batch in self.reader.batches():
                 self._forget_if_rewound()
                 self.table.add(batch)
         self._forget_if_rewound()

@@ -150,6 +150,13 @@ class _Placing:
             trains |= self.table.cells(key)[1] != ABSENT
         counted: Ints = np.maximum(np.cumsum(trains[kept]), 1).astype(np.int64)
         self.notes.append(Note("assumed", "no key holds the step; rows are counted from 1", len(kept)))
+        if "epoch" in self.table.columns:  # the only clock there is
+            epochs, at = self.table.cells("epoch")[0][kept], counted
+            timed = np.isfinite(epochs) & trains[kept]
+            again = at[timed][1:][np.diff(epochs[timed]) < 0]
+            self.events += [
+                Event(step, "restart", "the epoch starts again: another run in the same log") for step in again.tolist()
+            ]
         return counted
 
     def _slime_axis(self) -> tuple[Ints, Flags]:

@@ -8,14 +8,14 @@ import math
 import operator
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from echotrap.fields import EVAL_PREFIX, EVAL_WORD, SPLIT_KEYS, STEP_KEYS, WEAK_STEP_KEYS
-from echotrap.sources.base import Row
+from echotrap.sources.base import Batch
 from echotrap.sources.jsonl import flatten
 
 __all__ = [
@@ -115,13 +115,19 @@ class Table:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, batch: Batch) -> None:
         """Take a batch of rows."""
-        first = len(self)
-        self.steps.extend([UNSET if row.step is None or not -MAX_STEP < row.step < MAX_STEP else row.step for row in rows])
-        self.lines.extend([row.line for row in rows])
-        self.files.extend([row.file for row in rows])
-        records = [row.values if row.split == "train" else _as_eval(row.values) for row in rows]
+        records, first = batch.records, len(self)
+        if not records:
+            return
+        if batch.steps is None:
+            self.steps.extend(itertools.repeat(UNSET, len(records)))
+        else:
+            self.steps.extend([UNSET if step is None or not -MAX_STEP < step < MAX_STEP else step for step in batch.steps])
+        self.lines.extend(batch.lines)
+        self.files.extend(batch.files)
+        if batch.splits is not None and "eval" in batch.splits:
+            records = [_as_eval(one) if split == "eval" else one for one, split in zip(records, batch.splits, strict=True)]
         shape = tuple(records[0])
         if shape != self._shape:
             self._shape = shape
@@ -156,8 +162,7 @@ class Table:
         self._make_room()
         for keys, (places, matrices) in self._pending.items():
             where, matrix = np.concatenate(places), np.concatenate(matrices)
-            for at, key in enumerate(keys):
-                values = matrix[:, at]
+            for key, values in zip(keys, np.ascontiguousarray(matrix.T), strict=True):
                 self._store(key, where, values, _marks(values))
         self._pending, self._waiting = {}, 0
 

@@ -43,7 +43,7 @@ def track_figure(track: Track, title: str) -> str:
     axis = _Axis(steps[0], steps[-1])
     shades = ""
     for level, first, last in _stretches(track):
-        width = float(axis.x(last)) - float(axis.x(first))
+        width = max(float(axis.x(last)) - float(axis.x(first)), 4.0)  # one step is to be seen too
         shades += f'<rect class="{Level(level).severity}" x="{axis.x(first)}" width="{width:.5g}" y="0" height="{HEIGHT}"/>'
     curves = ""
     for name, values in (("limit", track.limit), ("line", track.score)):

@@ -7,18 +7,21 @@ has read, so that a run that still grows is followed by calling :meth:`Reader.po
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echotrap.errors import SourceError
 
 if TYPE_CHECKING:
     from echotrap.rollouts import RolloutStore
 
-__all__ = ["Format", "Head", "Note", "Options", "Reader", "Row", "choose_run"]
+__all__ = ["BATCH", "Batch", "Format", "Head", "Note", "Options", "Reader", "Row", "choose_run"]
+
+BATCH = 64
 
 
 @dataclass(slots=True)
@@ -45,6 +48,19 @@ class Row:
     line: int = 0
     file: int = 0
     split: str = "train"
+
+
+class Batch(NamedTuple):
+    """Consecutive rows, as columns of facts: many times cheaper than as many :class:`Row`.
+
+    ``steps`` and ``splits`` are ``None`` where no container gives any.
+    """
+
+    records: list[dict[str, Any]]
+    lines: Sequence[int]
+    files: Sequence[int]
+    steps: list[int | None] | None = None
+    splits: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +168,18 @@ class Reader(ABC):
         SourceError
             The input cannot be read at all. Rows that cannot be read are counted in :attr:`notes` instead.
         """
+
+    def batches(self) -> Iterator[Batch]:
+        """What :meth:`poll` gives, many rows at once. Few at a time, so that they stay in the processor's cache."""
+        rows = self.poll()
+        while part := list(itertools.islice(rows, BATCH)):
+            yield Batch(
+                [row.values for row in part],
+                [row.line for row in part],
+                [row.file for row in part],
+                [row.step for row in part],
+                [row.split for row in part],
+            )
 
     def close(self) -> None:  # noqa: B027 - most readers hold nothing open
         """Release what the reader holds open."""

@@ -33,12 +33,13 @@ PAIR = re.compile(
 WORD = re.compile(
     r"(?:^|[/_ .])(?:loss|rewards?|entropy|grad(?:ient)?[_ .]*norm|kl|score|scores|return|accuracy)(?:$|[/_ .])", re.IGNORECASE
 )
-"""A line of numbers is a metrics row if one of its keys says such a thing."""
+SETTING = re.compile(
+    r"(?:coeff?|weights?|type|mode|fn|func|name|path|model|beta|ctrl|scale|target|threshold|steps)$", re.IGNORECASE
+)
+"""A line of numbers is a metrics row if one of its keys says such a thing, and is not a setting."""
 
 SUMMARY = "train_runtime"
-CONSTANTS: dict[str, float | None] = {
-    "None": None, "null": None, "True": 1.0, "False": 0.0, "true": 1.0, "false": 0.0,
-}  # fmt: skip
+CONSTANTS = {"None": None, "null": None, "True": True, "False": False, "true": True, "false": False}
 
 Dialect = Callable[[str, int, bool], Row | None]
 
@@ -53,7 +54,9 @@ def _value(text: str) -> float | str | None:
 
 
 def _telling(values: dict[str, Any]) -> bool:
-    return SUMMARY in values or any(WORD.search(key) for key in values)
+    return SUMMARY in values or any(
+        WORD.search(key) and not SETTING.search(key) and not isinstance(value, bool) for key, value in values.items()
+    )
 
 
 def _pairs(text: str) -> dict[str, Any]:
@@ -187,6 +190,8 @@ class _Text:
         self.header: list[str] = []
         self.block: list[str] = []
         self.block_step = 0
+        self.boxed: dict[str, Any] = {}
+        self.boxed_step: int | None = None
         self.cut = 0
 
     def rows(self, raw: bytes, number: int) -> Iterator[Row]:
@@ -209,6 +214,17 @@ class _Text:
             if (start := _STEP_BLOCK.search(text)) and not (start[2] or "").endswith("}"):
                 self.block, self.block_step = [start[2] or ""], int(start[1])
                 continue
+            if text[:1] in BOX or self.boxed:
+                if pairs := _boxed_cells(text):
+                    self.boxed |= pairs
+                    continue
+                if text[:1] not in BOX_SIDES and self.boxed:  # the lower border, or what follows the table
+                    yield Row(self.boxed, self.boxed_step, number)
+                    self.boxed = {}
+                if text[:1] in BOX:
+                    continue
+            if steps := _TOLD_STEP.findall(text):
+                self.boxed_step = int(steps[-1])
             if "|" in text or "\t" in text:
                 cells = _cells(text)
                 if cells and cells[0].lower() in ("step", "global_step", "iteration") and len(cells) > 1:
@@ -240,6 +256,17 @@ class _Text:
             return None
         values = {key: _value(cell.replace(",", "")) for key, cell in zip(self.header[1:], cells[1:], strict=True) if cell}
         return Row(values, int(cells[0]), number)
+
+
+BOX_SIDES = frozenset("│┃|")
+BOX = frozenset("│┃┌└╭╰┏┗├┡╞┣┢+")
+_TOLD_STEP = re.compile(r"\bstep:?\s+(\d{1,12})\b", re.IGNORECASE)
+_BOXED = re.compile(rf"[│┃|]\s*([A-Za-z][\w/@.:-]{{0,120}}/[\w/@.:-]{{0,120}})\s*[│┃|]\s*({NUMBER}|nan|inf|-inf)\s*(?=[│┃|])")
+
+
+def _boxed_cells(text: str) -> dict[str, Any]:
+    """Keys and numbers side by side in a printed table (AReaL, Tinker)."""
+    return {key: _value(value) for key, value in _BOXED.findall(text)}
 
 
 def _cells(text: str) -> list[str]:

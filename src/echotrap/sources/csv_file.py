@@ -9,12 +9,12 @@ from pathlib import Path
 
 from echotrap.errors import SourceError
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
+from echotrap.sources.jsonl import NAMES
 from echotrap.sources.lines import Lines
 
 __all__ = ["FORMAT", "CsvFile"]
 
 DELIMITERS = ",\t;"
-NAMES = ("metric", "tag", "key", "name", "signal", "variable")
 STEPS = ("step", "Step", "global_step", "iteration")
 SERIES = ("run", "run_name", "series", "run_id", "experiment")
 

@@ -18,7 +18,7 @@ from typing import Any
 from echotrap.errors import SourceError, UnknownFormat
 from echotrap.fields import FIELDS
 from echotrap.naming import name_keys
-from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
+from echotrap.sources.base import Batch, Format, Head, Note, Options, Reader, Row
 from echotrap.sources.jsonl import flatten, parse
 from echotrap.sources.rollout_files import FileRollouts
 
@@ -60,9 +60,14 @@ class Folder(Reader):
         self._mirror()
 
     def poll(self) -> Iterator[Row]:  # noqa: D102 - documented in the base class
-        for row in self.inner.poll():
-            self.rewound, self.inner.rewound = self.inner.rewound, False
-            yield row
+        for batch in self.batches():
+            steps, splits = batch.steps or itertools.repeat(None), batch.splits or itertools.repeat("train")
+            yield from map(Row, batch.records, steps, batch.lines, batch.files, splits)
+
+    def batches(self) -> Iterator[Batch]:  # noqa: D102
+        for batch in self.inner.batches():
+            self.rewound, self.inner.rewound = self.rewound or self.inner.rewound, False
+            yield batch
         if not self._beside:
             self._beside.refresh()  # the first dump may come later
         self._mirror()

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from echotrap.errors import SourceError
-from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
+from echotrap.sources.base import BATCH, Batch, Format, Head, Note, Options, Reader, Row
 from echotrap.sources.lines import Lines
 
-__all__ = ["FORMAT", "JsonLines", "flatten", "parse", "row_of"]
+__all__ = ["FORMAT", "NAMES", "JsonLines", "flatten", "parse", "row_of"]
 
 MAX_DEPTH = 8
+NAMES = ("metric", "tag", "key", "name", "signal", "variable")
+"""Keys that hold the name of a value, where a log has one value a line."""
 LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # pairs are no trouble to the fast parser
 
 
@@ -66,6 +69,11 @@ def row_of(record: dict[str, Any], line: int, file: int = 0) -> Row:
     if isinstance(data, dict) and isinstance(step := record.get("step"), int):
         rest = {key: value for key, value in record.items() if key not in ("step", "data")}
         return Row({**rest, **data} if rest else data, step, line, file)
+    if isinstance(value := record.get("value"), int | float):
+        name = next((record[key] for key in NAMES if isinstance(record.get(key), str)), None)
+        if name is not None:  # one value a line
+            rest = {key: cell for key, cell in record.items() if key != "value" and key not in NAMES}
+            return Row({**rest, name: value}, None, line, file)
     return Row(record, None, line, file)
 
 
@@ -79,28 +87,24 @@ class JsonLines(Reader):
         self._skipped: Counter[str] = Counter()
 
     def poll(self) -> Iterator[Row]:  # noqa: D102 - documented in the base class
+        for batch in self.batches():
+            steps = batch.steps or itertools.repeat(None)
+            for record, line, step in zip(batch.records, batch.lines, steps, strict=False):
+                yield Row(record, step, line)
+
+    def batches(self) -> Iterator[Batch]:  # noqa: D102
         lines = self.lines
         for block in lines.poll():
             if lines.rewound and lines.count == len(block):
                 self.rewound, self._skipped = True, Counter()
-            number = lines.count - len(block)
-            for line in block:
-                number += 1
-                try:
-                    record = orjson.loads(line)
-                except orjson.JSONDecodeError:
-                    record = self._rescue(line)
-                if type(record) is not dict:
-                    self._skipped["lines that are no JSON object"] += bool(line.strip())
-                elif "data" in record:
-                    yield row_of(record, number)
-                else:
-                    yield Row(record, None, number)
+            first = lines.count - len(block) + 1
+            for start in range(0, len(block), BATCH):
+                yield self._batch(block[start : start + BATCH], first + start)
         if rest := lines.rest.strip():
             record = self._rescue(rest)
             if isinstance(record, dict):
                 lines.take_rest()
-                yield row_of(record, lines.count + 1)
+                yield self._batch([rest], lines.count + 1)
         self.notes = [Note("skipped", f"{what} were skipped", count) for what, count in self._skipped.items() if count]
         if lines.rest.strip():
             self.notes.append(Note("skipped", "the last line is incomplete and was left out"))
@@ -108,6 +112,22 @@ class JsonLines(Reader):
             self.notes.append(Note("skipped", "lines over 64 MiB were skipped", lines.too_long))
         if lines.damaged:
             self.notes.append(Note("skipped", "the compressed stream breaks off; what came before was read"))
+
+    def _batch(self, lines: list[bytes], first: int) -> Batch:
+        numbers: Sequence[int] = range(first, first + len(lines))
+        try:
+            records = list(map(orjson.loads, lines))
+        except orjson.JSONDecodeError:
+            records = list(map(self._rescue, lines))
+        if set(map(type, records)) != {dict}:
+            kept = [at for at, record in enumerate(records) if isinstance(record, dict)]
+            self._skipped["lines that are no JSON object"] += sum(map(bool, map(bytes.strip, lines))) - len(kept)
+            records, numbers = [records[at] for at in kept], [numbers[at] for at in kept]
+        files = bytes(len(records))  # all of them 0
+        if not any("data" in record or "value" in record for record in records):
+            return Batch(records, numbers, files)
+        rows = [row_of(record, number) for record, number in zip(records, numbers, strict=True)]
+        return Batch([row.values for row in rows], numbers, files, [row.step for row in rows])
 
     @staticmethod
     def _rescue(line: bytes) -> Any:
