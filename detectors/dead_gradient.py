@@ -72,7 +72,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     alive = values > 0
     normal = stats.baseline(values[alive], steps[alive], window_steps=params.baseline_steps, arm_steps=run.arm_steps)
     normal = stats.as_of(normal, steps[alive], steps, np.nan)
-    ratio = values / normal
+    ratio = stats.ratio(values, normal)
     window = np.minimum(
         np.searchsorted(steps, steps - params.window_steps, side="right"), np.maximum(np.arange(len(steps)) - 4, 0)
     )

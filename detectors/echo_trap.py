@@ -26,6 +26,7 @@ run so far, at least 50 and at most 200 steps.
   outcome is not improving and the task is not solved, also dispersion and text both at warning within M; and, where the outcome
   does not stand above its start, entropy with two independent measures of the text (shared phrases, and reasoning that no
   longer fits its prompt): rewards that are partly chance keep the spread up while every rollout says the same.
+* an entropy eruption whose rollouts repeat nothing, where they were looked at, stays at stage 1: it is garble, no echo.
 * it ends when dispersion, text, floor and outcome have been clear for 10 steps.
 
 Stage 1 is a watch (the verdict's label stays), stage 2 a warning, stage 3 critical.
@@ -123,7 +124,11 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     both = remembered(at(warning, *DISPERSION)) & remembered(at(warning, *TEXT)) & stuck & (dispersion | text)
     phrases, fit = at(warning, "cross-rollout-repetition"), at(warning, "template-collapse")
     agreed = remembered(entropy) & phrases & fit & stuck & ~symptoms.risen
-    third = (remembered(second) & confirming) | (triple & stuck) | both | agreed | floor
+    third = (remembered(second) & confirming) | (triple & stuck) | both | agreed
+    if "cross-rollout-repetition" in symptoms.levels:  # text was looked at: garble that repeats nothing is an eruption, no echo
+        garble = remembered(at(watch, "entropy-eruption")) & ~remembered(text)
+        second, third = second & ~garble, third & ~garble
+    third = third | floor
 
     stage = np.zeros(len(symptoms.steps), np.int8)
     for height, flag in ((1, first), (2, second), (3, third)):

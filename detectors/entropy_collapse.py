@@ -80,7 +80,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     if not values.any():
         return NotEvaluated("entropy is exactly 0 on every row: it was not measured")
     normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
-    ratio = np.divide(values, normal, out=np.full(len(values), np.nan), where=normal > 0)
+    ratio = stats.ratio(values, normal)
     abnormal = _abnormal_fall(values, steps, params) & (ratio < params.abnormal_ratio)
     low = ratio < params.gone_ratio
     back = ~(ratio < 2 * params.gone_ratio)

@@ -86,7 +86,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     smooth = stats.trailing(values, steps, params.smooth_steps)
     normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
     lowest = _lowest(smooth, steps, normal, run.arm_steps)
-    rise = np.divide(smooth, lowest, out=np.full(len(values), np.nan), where=lowest > 0)
+    rise = stats.ratio(smooth, lowest)
     log = np.log(np.maximum(values, np.finfo(float).tiny))
     loud = np.exp(params.noise_sigma * np.nan_to_num(stats.noise(log)))
     up = (rise > np.maximum(params.rise_ratio, loud)) & (smooth > params.alive_ratio * normal)

@@ -124,7 +124,7 @@ def _worse(run: Run, steps: stats.Steps, params: Params) -> stats.Flags:
     held_out_at, held_out = run.series("eval_score")
     lately = stats.trailing(held_out, held_out_at, 21, "max")
     halved = (held_out < 0.5 * lately) & (lately >= 0.5 * stats.running_max(held_out))
-    return stats.as_of(fallen, at, steps, False) | stats.as_of(halved, held_out_at, steps, False)
+    return np.asarray(stats.as_of(fallen, at, steps, False) | stats.as_of(halved, held_out_at, steps, False))
 
 
 DETECTOR = Detector(

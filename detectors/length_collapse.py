@@ -75,7 +75,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     steps, values = run.series(name)
     length = stats.trailing(values, steps, params.smooth_steps)
     normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
-    ratio = np.divide(length, normal, out=np.full(len(values), np.nan), where=normal > 0)
+    ratio = stats.ratio(length, normal)
     gone = ratio < params.gone_ratio
     back = ~(ratio < 1.5 * params.gone_ratio)
     level, onset = stats.ladder(

@@ -101,7 +101,7 @@ def _growth(values: stats.Floats, steps: stats.Steps, params: Params) -> tuple[s
     level = stats.trailing(values, steps, params.smooth_steps)
     settled = np.where(np.arange(len(level)) >= 2, level, np.nan)
     lowest = stats.trailing(settled, steps, params.window_steps, "min")
-    return np.divide(level, lowest, out=np.full(len(level), np.nan), where=lowest > 0), level, lowest
+    return stats.ratio(level, lowest), level, lowest
 
 
 DETECTOR = Detector(

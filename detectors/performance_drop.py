@@ -51,8 +51,10 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from echotrap import stats
 from echotrap.detector import Card, Detector, Level, NotEvaluated, Remedy, Track, knob
@@ -86,20 +88,20 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     steps = stats.union(*(view.steps for view in views))
     rows = [stats.as_of(np.arange(len(view.steps)), view.steps, steps, -1) for view in views]
 
-    def spread(values: list[np.ndarray], missing: float) -> np.ndarray:
-        return np.array([np.where(row >= 0, value[np.maximum(row, 0)], missing) for row, value in zip(rows, values, strict=True)])
+    def spread(parts: list[NDArray[Any]], missing: float) -> NDArray[Any]:
+        return np.array([np.where(row >= 0, part[np.maximum(row, 0)], missing) for row, part in zip(rows, parts, strict=True)])
 
     levels = spread([view.level for view in views], 0)
     if len(views) == 2:
-        levels[1, _acquitted(*views, *rows)] = 0
-    worst, every = np.argmax(levels, axis=0), np.arange(len(steps))
-    level = levels[worst, every].astype(np.int8)
-    onsets = spread([np.where(view.level > 0, view.onset, np.iinfo(np.int64).max) for view in views], np.iinfo(np.int64).max)
-    onset = np.where(level > 0, onsets.min(axis=0), -1).astype(np.int64)
-    evidence = {
-        name: spread([view.evidence[name] for view in views], np.nan)[worst, every] for name in ("value", "best", "kept", "fall")
-    } | {"signal": np.array(names)[worst]}
-    return Track(steps, level, onset, evidence["value"], spread([view.limit for view in views], np.nan)[worst, every], evidence)
+        levels[1, _acquitted(views[0], views[1], rows[0], rows[1])] = 0
+    worst = np.argmax(levels, axis=0), np.arange(len(steps))
+    level = levels[worst].astype(np.int8)
+    never = np.iinfo(np.int64).max
+    onset = spread([np.where(view.level > 0, view.onset, never) for view in views], never).min(axis=0)
+    evidence = {name: spread([view.evidence[name] for view in views], np.nan)[worst] for name in views[0].evidence}
+    evidence["signal"] = np.array(names)[worst[0]]
+    limit = spread([view.limit for view in views], np.nan)[worst]
+    return Track(steps, level, np.where(level > 0, onset, -1).astype(np.int64), evidence["value"], limit, evidence)
 
 
 def _acquitted(held_out: Track, training: Track, held_out_row: stats.Steps, training_row: stats.Steps) -> stats.Flags:
@@ -135,7 +137,7 @@ def _judge_part(name: str, steps: stats.Steps, values: stats.Floats, floor: stat
     fall = best - score
     scaled = np.isfinite(floor)
     loud = np.where(scaled & held_out, 0.0, stats.noise_of_means(values, steps, params.noise_sigma))
-    kept = np.divide(score - floor, best - floor, out=np.full(len(steps), np.nan), where=scaled & (best > floor))
+    kept = stats.ratio(score - floor, best - floor)
     below = np.where(scaled, kept < params.kept_ratio, fall >= params.range_fall * wide) & (fall > loud) & (wide > 0)
     deep = np.where(scaled, below, below & (fall >= 2 * params.range_fall * wide))
     gone = below & (kept < params.gone_ratio)

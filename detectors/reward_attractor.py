@@ -72,7 +72,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     lowest, highest = stats.running_min(reward), stats.running_max(reward)
     wide = highest - lowest
     recent = stats.trailing(reward, steps, 10, "max") - stats.trailing(reward, steps, 10, "min")
-    place = np.divide(reward - lowest, wide, out=np.full(len(steps), np.nan), where=wide > 0)
+    place = stats.ratio(reward - lowest, wide)
     steady = np.abs(np.diff(reward, prepend=reward[:1])) <= params.still_ratio * wide
     still = (
         stats.held_points(steady, steps, 5).on

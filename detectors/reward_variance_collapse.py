@@ -97,8 +97,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
     if name == "group_reward_std":
         normal = normal * _explained(run, steps, params)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(normal > 0, values / normal, np.nan)
+    ratio = stats.ratio(values, normal)
     window = params.window_steps
     back, off = ~(defined & (ratio < params.clear_ratio)), ~(defined & (ratio < params.watch_ratio))
     level, onset = stats.ladder(
@@ -133,7 +132,7 @@ def _position(run: Run, steps: stats.Steps) -> stats.Floats:
         low, high = np.zeros(len(steps)), np.where(unit, 1.0, np.nan)
     low = np.full(len(steps), run.config.reward_min) if run.config.reward_min is not None else low
     high = np.full(len(steps), run.config.reward_max) if run.config.reward_max is not None else high
-    return np.divide(smooth - low, high - low, out=np.full(len(steps), np.nan), where=high > low)
+    return stats.ratio(smooth - low, high - low)
 
 
 def _ragen(run: Run, window_steps: int) -> Track:

@@ -82,7 +82,7 @@ def _of_range(run: Run, steps: stats.Steps, reward: stats.Floats) -> stats.Float
     if run.has("reward_max"):
         top = stats.running_max(run.at("reward_max", steps))
         bottom = np.fmin(stats.running_min(run.at("reward_min", steps)), stats.running_min(reward))
-        return np.divide(reward - bottom, top - bottom, out=np.full(len(steps), np.nan), where=top > bottom)
+        return stats.ratio(reward - bottom, top - bottom)
     unit = (stats.running_min(reward) >= 0) & (stats.running_max(reward) <= 1)
     return np.where(unit, reward, np.nan)
 

@@ -47,6 +47,7 @@ Rae et al., arXiv 2112.11446, table A1; Welleck et al., 1908.04319 (rep-n); Yeo 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,8 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     steps, _ = run.series(main)
     count = run.at("rollout_count", steps)
     judged = ~(count < params.least_rollouts)  # an unknown count is no reason to look away
-    score, evidence = np.zeros(len(steps)), {}
+    score = np.zeros(len(steps))
+    evidence: dict[str, Any] = {}
     for name in ("repetitive_frac", "loop_frac", "rep_4"):
         values = run.at(name, steps)
         if not np.isfinite(values).all():

@@ -179,7 +179,7 @@ DETECTOR = Detector(
             "group_size",
             "filter_kept_frac",
         ),
-        gates=("min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving"),
+        gates=("min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving", "not-risen"),
         message="{share:.0%} of the groups have no reward spread ({side}); baseline {baseline:.0%}",
         remedies=(
             Remedy(

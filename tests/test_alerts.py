@@ -111,9 +111,19 @@ def test_news_of_one_incident_are_one_as_grave_as_it_got() -> None:
 
 def test_the_past_of_a_run_met_for_the_first_time_is_no_news_but_what_lasts_is() -> None:
     level = [CALM] * 9 + [WARN] * 5 + [CALM] * 45 + [WARN] * 5 + [CRIT] * 5
-    news = Store().take("r", alarms(seen(echo_trap=level)), quiet=True)
+    news = Store().take("r", alarms(seen(echo_trap=level)), first="what lasts")
     assert told(news) == [("opened", "echo-trap", "critical", 65)]
-    assert Store().take("r", alarms(seen(echo_trap=level[:50])), quiet=True) == ()
+    assert Store().take("r", alarms(seen(echo_trap=level[:50])), first="what lasts") == ()
+    assert Store().take("r", alarms(seen(echo_trap=level[:20])), first="nothing") == ()
+
+
+def test_a_channel_that_is_added_later_is_told_what_still_lasts() -> None:
+    store, found = Store(), alarms(seen(echo_trap=[WARN] * 9 + [CALM] * 45 + [CRIT] * 5))
+    store.take("r", found)
+    assert store.take("r", found) == ()
+    assert told(store.take("r", found, ["late"], words, first="what lasts")) == [("opened", "echo-trap", "critical", 55)]
+    assert store.waiting("r", "late") == 1
+    assert store.take("r", found, ["late"], words, first="what lasts") == ()
 
 
 def test_a_step_trained_again_after_a_resume_is_another_step() -> None:
@@ -137,7 +147,7 @@ def test_a_restart_repeats_nothing_and_delivers_what_was_left(tmp_path: Path) ->
     first.take("r", found, ["a", "b"], words)
     delivery = first.claim("r", "a", 0.0)
     assert delivery is not None
-    first.settle(delivery, "sent")
+    first.settle(delivery)
     first.close()
 
     second = Store(file)
@@ -202,3 +212,14 @@ def test_the_store_is_for_its_owner_only(tmp_path: Path) -> None:
     Store(tmp_path / "state" / "alarms.sqlite3")
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
     assert sqlite3.connect(tmp_path / "state" / "alarms.sqlite3").execute("SELECT count(*) FROM told").fetchone() == (0,)
+
+
+def test_a_run_that_nobody_watches_any_more_is_forgotten(tmp_path: Path) -> None:
+    found = alarms(seen(echo_trap=[WARN] * 5))
+    store = Store(tmp_path / "s")
+    for run, at in (("old", 0.0), ("new", 4e9)):
+        store.saw(run, 5, at)
+        store.take(run, found)
+    store.close()
+    again = Store(tmp_path / "s")
+    assert (len(again.take("old", found)), len(again.take("new", found))) == (1, 0)

@@ -510,7 +510,10 @@ def test_explain_covers_every_verdict(call) -> None:
 
 
 def test_fields_lists_signals_and_tells_how_a_log_was_read(call, here: Path) -> None:
-    assert "mean reward over all rollouts" in call("fields")[1]
+    known = call("fields")[1]
+    assert "mean reward over all rollouts" in known
+    assert "TRL: entropy (>=0.20)" in known
+    assert "derived: 1 - by_group/frac_mixed" in known
     (here / "log.jsonl").write_text(calm() + rows([{"step": 61, "my/own": 3}]))
     code, out, _ = call("fields", "log.jsonl")
     assert code == 0

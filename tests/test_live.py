@@ -52,7 +52,7 @@ LONG = log(150, range(20, 26), range(130, 140))
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 1e9
+        self.now = 4e9
 
     def __call__(self) -> float:
         return self.now
@@ -221,6 +221,17 @@ def test_a_resumed_run_tells_again_what_happens_again(file: Path, watch: Callabl
     again = [row(step, bad=step >= 20, seed=7) for step in range(15, 26)]
     told = kinds(grow(file, watcher, again, 4))
     assert told == [("opened", 20)]
+
+
+def test_a_memory_that_fails_costs_at_most_a_repetition(file: Path, watch: Callable[..., Watcher], tmp_path: Path) -> None:
+    said: list[str] = []
+    store = Store(tmp_path / "failing.sqlite3")
+    watcher = watch(store=store, say=said.append)
+    grow(file, watcher, LONG[:10], 10)
+    store.close()
+    assert kinds(grow(file, watcher, LONG[10:30], 20)) == [("opened", 20)]
+    assert kinds(grow(file, watcher, LONG[30:32], 2)) == []
+    assert len(said) == 1
 
 
 def test_a_read_only_folder_is_enough(file: Path, watch: Callable[..., Watcher]) -> None:

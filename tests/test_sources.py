@@ -203,6 +203,18 @@ def test_printed_tables_of_keys_and_numbers() -> None:
     assert second.values == {"ppo_actor/task_reward/avg": 0.5}
 
 
+def test_a_console_that_has_only_begun_is_an_empty_run(tmp_path: Path) -> None:
+    path = tmp_path / "out.log"
+    path.write_text(
+        "(TaskRunner pid=1) INFO starting\n(TaskRunner pid=1) WARNING no cache\nLoading:  50%|##  | 1/2 [00:01<00:01]\n"
+    )
+    builder = RunBuilder(open_reader(str(path)))
+    assert len(builder.refresh().steps) == 0
+    with path.open("a") as file:
+        file.write("step:1 - actor/entropy:0.5 - critic/score/mean:0.1\n")
+    assert builder.refresh().steps.tolist() == [1]
+
+
 def test_a_second_run_on_the_same_console_is_a_restart(tmp_path: Path) -> None:
     line = "{{'loss': 0.1, 'reward': 0.5, 'completions/mean_length': 9.0, 'epoch': {}}}\n"
     path = tmp_path / "out.log"

@@ -217,16 +217,24 @@ class Delivery(NamedTuple):
     attempts: int
 
 
+SCREEN = ""
+"""The audience of whoever starts a watcher; every channel is another one."""
+
+KEPT_S = 180 * 86400.0
+"""A run that nobody has watched for so long is forgotten."""
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, last_step INTEGER NOT NULL, seen_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS met (run TEXT NOT NULL, audience TEXT NOT NULL, PRIMARY KEY (run, audience));
 CREATE TABLE IF NOT EXISTS told (
-  run TEXT NOT NULL, kind TEXT NOT NULL, label TEXT NOT NULL, severity TEXT NOT NULL, onset_step INTEGER NOT NULL,
-  step INTEGER NOT NULL, incident INTEGER NOT NULL, segment INTEGER NOT NULL, told_at REAL NOT NULL
+  run TEXT NOT NULL, audience TEXT NOT NULL,
+  kind TEXT NOT NULL, label TEXT NOT NULL, severity TEXT NOT NULL,
+  onset_step INTEGER NOT NULL, step INTEGER NOT NULL, incident INTEGER NOT NULL, segment INTEGER NOT NULL, told_at REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS told_run ON told (run);
 CREATE TABLE IF NOT EXISTS outbox (
   number INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, channel TEXT NOT NULL, message TEXT NOT NULL,
-  state TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0, due_at REAL NOT NULL DEFAULT 0,
+  attempts INTEGER NOT NULL DEFAULT 0, due_at REAL NOT NULL DEFAULT 0,
   held_by TEXT, held_until REAL NOT NULL DEFAULT 0
 );
 """
@@ -254,6 +262,10 @@ class Store:
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._db = sqlite3.connect(file or ":memory:", timeout=10, isolation_level=None, check_same_thread=False)
             self._db.executescript(_SCHEMA)
+            old = (time.time() - KEPT_S,)
+            for table in ("told", "met"):
+                self._db.execute(f"DELETE FROM {table} WHERE run IN (SELECT key FROM runs WHERE seen_at < ?)", old)
+            self._db.execute("DELETE FROM runs WHERE seen_at < ?", old)
         except (OSError, sqlite3.Error) as error:
             raise EchotrapError(
                 f"the memory of alarms cannot be used: {error}", where=str(file), cure="set ECHOTRAP_STATE_DIR"
@@ -296,9 +308,11 @@ class Store:
         channels: Iterable[str] = (),
         words: Callable[[Alarm], Message] | None = None,
         *,
-        quiet: bool = False,
+        first: Literal["everything", "what lasts", "nothing"] = "everything",
     ) -> tuple[Alarm, ...]:
         """Mark alarms as told and return those that are news, one an incident.
+
+        The screen and every channel are audiences of their own: a channel that is added later is told what still lasts.
 
         Parameters
         ----------
@@ -310,39 +324,44 @@ class Store:
             Names of the channels that have to deliver the news.
         words : callable, optional
             Makes a message of an alarm; needed with channels.
-        quiet : bool
-            The past of a run that is met for the first time: only what still lasts is news.
+        first : str
+            What is news for an audience that meets the run for the first time.
         """
+        shown: dict[Alarm, None] = {}
         with self._transaction() as db:
-            told = [
-                Alarm(*row)
-                for row in db.execute(
-                    "SELECT kind, label, severity, onset_step, step, incident, segment FROM told WHERE run = ?", (run,)
-                )
-            ]
-            fresh = [alarm for alarm in found if not any(_same(alarm, other) for other in told)]
-            now = time.time()
-            db.executemany(
-                "INSERT INTO told VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [(run, *asdict(alarm).values(), now) for alarm in fresh]
-            )
-            news = _latest(fresh)
-            if quiet:
-                news = tuple(alarm for alarm in news[-1:] if alarm.kind in RISES)
-            for alarm in news if words is not None else ():
-                assert words is not None
-                message = json.dumps(words(alarm)._asdict(), ensure_ascii=False)
+            for audience in (SCREEN, *channels):
+                met = db.execute("INSERT OR IGNORE INTO met VALUES (?, ?)", (run, audience)).rowcount == 0
+                told = [
+                    Alarm(*row)
+                    for row in db.execute(
+                        "SELECT kind, label, severity, onset_step, step, incident, segment FROM told "
+                        "WHERE run = ? AND audience = ?",
+                        (run, audience),
+                    )
+                ]
+                fresh = [alarm for alarm in found if not any(_same(alarm, other) for other in told)]
                 db.executemany(
-                    "INSERT INTO outbox (run, channel, message) VALUES (?, ?, ?)",
-                    [(run, name, message) for name in channels],
+                    "INSERT INTO told VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [(run, audience, *asdict(alarm).values(), time.time()) for alarm in fresh],
                 )
-        return news
+                news = _latest(fresh)
+                if not met and first != "everything":
+                    news = tuple(alarm for alarm in news[-1:] if first == "what lasts" and alarm.kind in RISES)
+                shown.update(dict.fromkeys(news))
+                if words is not None and audience != SCREEN:
+                    messages = [json.dumps(words(alarm)._asdict(), ensure_ascii=False) for alarm in news]
+                    db.executemany(
+                        "INSERT INTO outbox (run, channel, message) VALUES (?, ?, ?)",
+                        [(run, audience, message) for message in messages],
+                    )
+        return tuple(shown)
 
     def claim(self, run: str, channel: str, now: float) -> Delivery | None:
         """The oldest message that a channel has to deliver, held for this process; ``None`` if there is none or it is not due."""
         with self._transaction() as db:
             row = db.execute(
                 "SELECT number, message, attempts, due_at, held_by, held_until FROM outbox "
-                "WHERE run = ? AND channel = ? AND state = 'waiting' ORDER BY number LIMIT 1",
+                "WHERE run = ? AND channel = ? ORDER BY number LIMIT 1",
                 (run, channel),
             ).fetchone()
             if row is None or row[3] > now or (row[4] != self._holder and row[5] > now):
@@ -354,10 +373,10 @@ class Store:
         facts |= {"why": tuple(facts["why"]), "numbers": tuple(map(tuple, facts["numbers"]))}
         return Delivery(row[0], Message(**facts), row[2])
 
-    def settle(self, delivery: Delivery, state: Literal["sent", "dropped"]) -> None:
+    def settle(self, delivery: Delivery) -> None:
         """A message was delivered, or is given up."""
         with self._transaction() as db:
-            db.execute("UPDATE outbox SET state = ? WHERE number = ?", (state, delivery.number))
+            db.execute("DELETE FROM outbox WHERE number = ?", (delivery.number,))
 
     def postpone(self, delivery: Delivery, until: float) -> None:
         """A delivery failed and is tried again later, by whoever comes first."""
@@ -370,9 +389,7 @@ class Store:
     def waiting(self, run: str, channel: str) -> int:
         """How many messages of a run a channel still has to deliver."""
         with self._lock:
-            row = self._db.execute(
-                "SELECT count(*) FROM outbox WHERE run = ? AND channel = ? AND state = 'waiting'", (run, channel)
-            ).fetchone()
+            row = self._db.execute("SELECT count(*) FROM outbox WHERE run = ? AND channel = ?", (run, channel)).fetchone()
         return int(row[0])
 
     def last(self, run: str, *kinds: Kind) -> Alarm | None:
@@ -381,8 +398,8 @@ class Store:
         with self._lock:
             row = self._db.execute(
                 "SELECT kind, label, severity, onset_step, step, incident, segment FROM told "
-                f"WHERE run = ? AND kind IN ({marks}) ORDER BY rowid DESC LIMIT 1",
-                (run, *kinds),
+                f"WHERE run = ? AND audience = ? AND kind IN ({marks}) ORDER BY rowid DESC LIMIT 1",
+                (run, SCREEN, *kinds),
             ).fetchone()
         return Alarm(*row) if row else None
 

@@ -190,7 +190,7 @@ class Track:
     onset: Steps
     score: Floats
     limit: Floats
-    evidence: Mapping[str, NDArray[Any] | float | str] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
 
     def evidence_at(self, index: int) -> dict[str, float | str]:
         """Evidence as it stood at one point."""

@@ -25,7 +25,7 @@ ALARM_POINTS = 5  # alarms may start after five points (failure_modes.md 3.2)
 EVENT_QUIET_STEPS = 10  # failure_modes.md 3.3: 10-20 steps after a declared event
 NEW_BEST_STEPS = 20  # failure_modes.md 3.3, gate not-improving
 SOLVED_LEVEL = 0.95  # failure_modes.md, solved
-SOLVED_POINTS = 3
+SOLVED_POINTS, SOLVED_STEPS = 3, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,10 +170,12 @@ def _solved(run: Run) -> Flags:
     for name, limit in (("success_rate", SOLVED_LEVEL), ("zero_std_all_pass_frac", 0.9)):
         steps, values = run.series(name)
         if len(steps):
-            flag |= _hold(run, steps, stats.held(values >= limit, np.arange(len(steps)), SOLVED_POINTS).on)
+            smooth = stats.trailing(values, steps, SOLVED_STEPS, "mean")
+            flag |= _hold(run, steps, stats.held(smooth >= limit, np.arange(len(steps)), SOLVED_POINTS).on)
     steps, reward = run.series("reward_mean")
     if len(steps):
-        flag |= _hold(run, steps, stats.held(_at_ceiling(run, steps, reward), np.arange(len(steps)), SOLVED_POINTS).on)
+        smooth = stats.trailing(reward, steps, SOLVED_STEPS, "mean")
+        flag |= _hold(run, steps, stats.held(_at_ceiling(run, steps, smooth), np.arange(len(steps)), SOLVED_POINTS).on)
     return flag
 
 

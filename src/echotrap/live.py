@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import statistics
 import time
 from collections import deque
@@ -208,7 +209,7 @@ class Watcher:
         self._progress_at = clock()
         self._trouble = ""
         self._key = ""
-        self._first_met = False
+        self._replaced = False
         self.told: Look | None = None
         self._layout: frozenset[str] = frozenset()
         self._listed_at = 0.0
@@ -228,12 +229,20 @@ class Watcher:
         if look is None:
             self._let_go()
             return self._scene("waiting", now)
-        if look is not self.look:
-            self._moved(look, now)
-        stalled = self._stalled(look, now)
-        news = self._tell(look, stalled)
+        try:
+            stalled, news = self._heed(look, now)
+        except sqlite3.Error as error:
+            self._say(f"the memory of alarms failed ({error}): they are remembered until the end of this process only")
+            self._store, self._key = Store(), ""
+            stalled, news = self._heed(look, now)
         finished = look.run.finished is True
         return self._scene("finished" if finished else "stalled" if stalled else "live", now, news)
+
+    def _heed(self, look: Look, now: float) -> tuple[bool, tuple[Alarm, ...]]:
+        if look is not self.look or not self._key:
+            self._moved(look, now)
+        stalled = self._stalled(look, now)
+        return stalled, self._tell(look, stalled)
 
     def close(self, patience_s: float = 10.0) -> None:
         """Deliver what is due and let go."""
@@ -295,7 +304,7 @@ class Watcher:
         """A run is met: for the first time, again after a restart, or another one that was written to the same place."""
         last = int(look.run.steps[-1])
         before = self._store.last_seen(key)
-        self._first_met = before is None and not self._key
+        self._replaced = bool(self._key)
         self._key = key
         self._arrivals.clear()
         self._arrivals.append((now, last))
@@ -331,7 +340,6 @@ class Watcher:
             found.append(Alarm("stalled", "stalled", "warning", last, last, last, segment))
         elif writer is not None and writer.kind == "stalled" and (last != writer.step or segment != writer.segment):
             found.append(replace(writer, kind="resumed", step=last, segment=segment))
-        first_met, self._first_met = self._first_met, False
 
         def words(alarm: Alarm) -> Message:
             headline = ""
@@ -341,10 +349,11 @@ class Watcher:
                 headline = f"steps again, now {last}"
             return alerts.compose(alarm, look.brief, run=look.run.name, key=self._key, headline=headline)
 
-        if first_met and look.seen.incident is None:
-            self._store.take(self._key, found)  # all of it is over
-            return ()
-        news = self._store.take(self._key, found, self._channels, words, quiet=first_met)
+        lasts = look.seen.incident is not None
+        first: Literal["everything", "what lasts", "nothing"] = "what lasts" if lasts else "nothing"
+        if self._replaced:  # under our eyes, so all of it is news
+            first = "everything"
+        news = self._store.take(self._key, found, self._channels, words, first=first)
         if news and self._dispatcher is not None:
             self.told, _ = look, look.report  # written here: stores of rollouts are not for several threads
             self._dispatcher.wake()

@@ -23,7 +23,7 @@ from echotrap.fields import (
 from echotrap.record import Provenance
 from echotrap.sources.base import Note
 
-__all__ = ["Alias", "Naming", "aliases", "framework_of", "name_keys"]
+__all__ = ["Alias", "Naming", "aliases", "framework_of", "logged_as", "name_keys"]
 
 NO_SIGNAL = frozenset({*STEP_KEYS, *WEAK_STEP_KEYS, "_runtime", "total_flos"}) - {"epoch"}
 
@@ -34,6 +34,9 @@ class Alias:
 
     key: str
     versions: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key} ({self.versions})" if self.versions else self.key
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,17 @@ class Naming:
 def aliases(framework: str) -> dict[str, tuple[Alias, ...]]:
     """Keys of one framework by canonical name, best first (``""``: home-made names)."""
     return {name: tuple(_alias(word) for word in keys.split()) for name, keys in ALIASES[framework].items()}
+
+
+def logged_as(name: str) -> dict[str, tuple[Alias, ...]]:
+    """The keys that hold a signal, by framework (``""``: home-made names); frameworks that do not log it are left out.
+
+    Examples
+    --------
+    >>> [(alias.key, alias.versions) for alias in logged_as("zero_std_frac")["TRL"]]
+    [('frac_reward_zero_std', '>=0.18'), ('zero_std_ratio', '')]
+    """
+    return {framework: found for framework in ALIASES if (found := aliases(framework).get(name))}
 
 
 def framework_of(keys: Collection[str]) -> str | None:

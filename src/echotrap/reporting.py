@@ -283,7 +283,7 @@ def _verdict(seen: Examination, incident: Incident | None, findings: tuple[Findi
     return Verdict(
         label=label,  # type: ignore[arg-type]
         severity="info" if solved else "ok",
-        stage=stage or None,
+        stage=(stage or None) if not solved else None,
         recovered_step=recovered,
         headline=HEADLINES[label].format(steps=len(run.steps)),
         why=tuple(why),

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echotrap.sources.base import Note
 
-__all__ = ["MemoryStore", "Message", "Rollout", "RolloutStore"]
+__all__ = ["SOLVED", "MemoryStore", "Message", "Rollout", "RolloutStore", "solved"]
+
+SOLVED = ("acc", "success", "is_correct", "correct", "passed")
+"""Keys under which dumps say whether a rollout solved its task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,11 @@ class Rollout:
     extra: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
     index: int = 0
+
+
+def solved(rollout: Rollout) -> float | None:
+    """What the dump says about success; ``None`` where it does not."""
+    return next((float(rollout.extra[key]) for key in SOLVED if isinstance(rollout.extra.get(key), bool | int | float)), None)
 
 
 class RolloutStore(ABC):

@@ -22,16 +22,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from echotrap.record import Provenance, Run
-from echotrap.rollouts import Rollout, RolloutStore
+from echotrap.rollouts import SOLVED, Rollout, RolloutStore, solved
 from echotrap.sources.base import Note
 from echotrap.text import ngrams
 from echotrap.text.measure import Scores, Start, groups_of, measure
 
-__all__ = ["PREFERRED", "Memo", "cache_path", "derive", "sample", "start_of"]
+__all__ = ["PREFERRED", "SOLVED", "Memo", "cache_path", "derive", "sample", "start_of"]
 
 Progress = Callable[[int, int | None], None]
 
-VERSION = 5  # of the cached records: raise it when a definition changes
+VERSION = 6  # of the cached records: raise it when a definition changes
 PREFERRED = ("group_reward_std", "zero_std_frac")
 """Signals whose derived reading replaces the logged one: frameworks log them under wrong names or with a wrong tolerance."""
 
@@ -39,7 +39,6 @@ ZERO_STD = 1e-6  # relative to the largest reward of the group: sixteen rewards 
 RW_WINDOW = 10
 EARLIER = 10
 FILTERED = 5  # constant groups to expect by chance at least, before their absence means that a filter took them out
-SOLVED = ("acc", "success", "is_correct", "correct", "passed")
 
 
 @dataclass
@@ -269,9 +268,9 @@ def _lengths(rollouts: Sequence[Rollout], scores: Scores, signals: dict[str, flo
 def _rewards(rollouts: Sequence[Rollout], scores: Scores, record: _Record) -> None:
     reward = np.array([rollout.reward for rollout in rollouts], float)
     seen = np.isfinite(reward)
-    solved = [value for value in map(_solved, rollouts) if value in (0.0, 1.0)]
-    if len(solved) == len(rollouts):
-        record.signals["success_rate"] = float(np.mean(solved))
+    outcomes = [value for value in map(solved, rollouts) if value in (0.0, 1.0)]
+    if len(outcomes) == len(rollouts):
+        record.signals["success_rate"] = float(np.mean(outcomes))
     if not seen.any():
         return
     reward, group = reward[seen], scores.group[seen]
@@ -303,10 +302,6 @@ def _rewards(rollouts: Sequence[Rollout], scores: Scores, record: _Record) -> No
             "group_size": float(np.median(np.unique(group, return_counts=True)[1])),
             "group_count": float(record.groups),
         }
-
-
-def _solved(rollout: Rollout) -> float | None:
-    return next((float(rollout.extra[key]) for key in SOLVED if isinstance(rollout.extra.get(key), bool | int | float)), None)
 
 
 def _relate(records: Iterable[_Record], n: int) -> tuple[dict[str, NDArray[np.float64]], list[Note]]:

@@ -34,6 +34,7 @@ __all__ = [
     "noise",
     "noise_of_means",
     "points_in",
+    "ratio",
     "risen",
     "rolling_mad",
     "rolling_median",
@@ -303,6 +304,12 @@ def union(*axes: Steps) -> Steps:
         return longest.copy()
     steps = np.sort(np.concatenate(axes))
     return steps[np.diff(steps, prepend=steps[:1] - 1) > 0]
+
+
+def ratio(values: Floats, normal: Floats) -> Floats:
+    """Values over what is normal; NaN where that is not above zero."""
+    out: Floats = np.divide(values, normal, out=np.full(len(values), np.nan), where=normal > 0)
+    return out
 
 
 def noise(values: Floats, window_points: int = 50, how: Literal["median", "mean"] = "median") -> Floats:

@@ -6,11 +6,11 @@ exact match, and group-relative advantages cannot tell them apart (ToolRL, arXiv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["Parts", "ToolCall", "binary", "fine_grained", "multiplicative", "parts"]
+__all__ = ["Parts", "ToolCall", "binary", "fine_grained", "matched", "multiplicative", "parts"]
 
 
 @dataclass(frozen=True)
@@ -75,3 +75,23 @@ def multiplicative(call: ToolCall, expected: ToolCall) -> float:
     """Product of the three parts (ToolRLA): a wrong tool is worth nothing, however well its arguments fit."""
     tool_name, parameter_names, parameter_values = parts(call, expected)
     return tool_name * parameter_names * parameter_values
+
+
+def matched(calls: Sequence[ToolCall], expected: Sequence[ToolCall], score: Callable[[ToolCall, ToolCall], float]) -> float:
+    """Score several calls: each expected one takes the best call that is left; calls too many or too few cost their share.
+
+    Examples
+    --------
+    >>> wanted = [ToolCall("search", {"query": "falcon"}), ToolCall("open", {"page": 1})]
+    >>> matched([ToolCall("open", {"page": 1}), ToolCall("search", {"query": "hawk"})], wanted, fine_grained)
+    0.8333333333333333
+    >>> matched(wanted[:1], wanted, binary)
+    0.5
+    """
+    left, total = list(calls), 0.0
+    for item in expected:
+        if left:
+            best = max(left, key=lambda call: score(call, item))
+            total += score(best, item)
+            left.remove(best)
+    return total / max(len(calls), len(expected), 1)

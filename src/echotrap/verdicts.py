@@ -12,12 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from echotrap import stats
 from echotrap.detector import Level, Symptoms
 
 __all__ = ["COOL_DOWN_POINTS", "COOL_DOWN_STEPS", "RULES", "Rule", "cap_critical", "lasting"]
 
 Levels = NDArray[np.int8]
 
+GONE_STEPS, GONE_POINTS = 50, 10  # an outcome that has been gone for so long needs no second family: a log may hold no other
 COOL_DOWN_STEPS = 20  # a level is taken back when it has been lower for this long (failure_modes.md 9.5: hysteresis)
 COOL_DOWN_POINTS = 3
 
@@ -123,6 +125,11 @@ def cap_critical(symptoms: Symptoms, family: dict[str, str]) -> dict[str, Levels
             backed = symptoms.remembered(symptoms.at_least(Level.WARNING, *others)) & (name not in NEEDS_OUTCOME)
             if name not in OUTCOME:
                 backed |= worse
+            if name == "performance-drop":
+                gone = level >= Level.CRITICAL
+                backed |= (
+                    stats.held(gone, symptoms.steps, GONE_STEPS).on & stats.held_points(gone, symptoms.steps, GONE_POINTS).on
+                )
             level = np.where((level >= Level.CRITICAL) & ~backed, Level.WARNING, level).astype(np.int8)
         capped[name] = level
     return capped

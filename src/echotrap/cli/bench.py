@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +17,7 @@ def bench(
     simulated: Annotated[int, typer.Option(metavar="N", min=0, help="Add N simulated runs of each kind.")] = 0,
     curves: Annotated[Path | None, typer.Option(metavar="DIR", help="Add RAGEN's published curves.")] = None,
     format: Annotated[Literal["text", "json", "html"], typer.Option("--format", "-f", help="What to print.")] = "text",
+    dial: Annotated[bool, typer.Option("--dial", help="Add the trade-off over --sensitivity, on the simulated runs.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
     peers: Annotated[bool, typer.Option("--peers", help="Add rl-doctor and trainspotter, where they are installed.")] = False,
     param: _options.ParamOption = None,
@@ -39,17 +42,15 @@ def bench(
         sets.append((f"simulated, {simulated} of a kind", list(harness.simulated(range(1, 2 * simulated, 2)))))
     with _console.working("judging"):
         results = [harness.bench(name, runs, settings, others=peers) for name, runs in sets]
-    text = {"text": _text, "json": _json, "html": pages.page}[format](results)
+        dials = [(name, harness.dial(runs, settings)) for name, runs in sets[-1:]] if dial and simulated else []
+    if format == "text":
+        text = pages.document(results, dials, f"echotrap {shlex.join(sys.argv[1:])}")
+    else:
+        text = {"json": _json, "html": pages.page}[format](results)
     if output:
         _console.save(output, text)
     else:
         _console.write(text)
-
-
-def _text(results: list) -> str:  # type: ignore[type-arg]
-    from echotrap.evaluation import pages
-
-    return "\n".join(pages.markdown(result) for result in results)
 
 
 def _json(results: list) -> str:  # type: ignore[type-arg]

@@ -39,14 +39,21 @@ def fields(
 def _known() -> Table:
     from rich.table import Table
 
+    from echotrap.derived import RULES
     from echotrap.fields import FIELDS
+    from echotrap.naming import logged_as
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("signal", no_wrap=True, style="bold")
     table.add_column("unit", no_wrap=True)
-    table.add_column("meaning", overflow="fold")
+    table.add_column("meaning, and the keys that hold it", overflow="fold")
     for field in FIELDS.values():
         table.add_row(field.name, field.unit, field.meaning)
+        for framework, found in logged_as(field.name).items():
+            table.add_row("", "", f"{framework or 'own loops'}: {', '.join(map(str, found))}", style="not bold dim")
+        for rule in RULES:
+            if rule.name == field.name:
+                table.add_row("", "", f"derived: {rule.how}", style="not bold dim")
     return table
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from echotrap.config import Settings
+from echotrap.detector import Sensitivity
 from echotrap.errors import EchotrapError, SourceError
 from echotrap.evaluation import peers
 from echotrap.evaluation.judges import BASELINES, Alarm, echotrap_judge, random_judge
@@ -19,7 +20,7 @@ from echotrap.evaluation.score import Case, Judged, Scores, judge_case, score
 from echotrap.evaluation.simulate import CONFOUNDERS, FAILURES, simulate
 from echotrap.record import Run, RunConfig
 
-__all__ = ["Labelled", "Result", "bench", "curves", "labelled", "simulated"]
+__all__ = ["Labelled", "Result", "bench", "curves", "dial", "labelled", "simulated"]
 
 Judge = Callable[[Run], Alarm]
 Progress = Callable[[str], None]
@@ -190,6 +191,17 @@ def bench(
         judged["random, as often"] = [judge_case(case, run, at_random(run)) for case, run in opened]
     whole = {judge: tuple(said) for judge, said in judged.items()}
     return Result(name, whole, tuple(score(judge, said) for judge, said in whole.items()))
+
+
+def dial(runs: Sequence[Labelled], settings: Settings | None = None) -> dict[Sensitivity, Scores]:
+    """The trade between false alarms and delay: the same runs at the three working points of ``--sensitivity``."""
+    points: tuple[Sensitivity, ...] = ("low", "default", "high")
+    base = settings or Settings()
+    found: dict[Sensitivity, Scores] = {}
+    for point in points:
+        [scores] = bench(point, runs, base.model_copy(update={"sensitivity": point}), baselines=False).scores
+        found[point] = scores
+    return found
 
 
 def _unread(case: Case, error: str) -> Judged:

@@ -90,10 +90,10 @@ class Dispatcher:
         except Exception as error:
             known = error if isinstance(error, DeliveryError) else DeliveryError(type(error).__name__)
             if known.for_good or delivery.attempts + 1 >= channel.attempts:
-                self._store.settle(delivery, "dropped")
+                self._store.settle(delivery)
                 self._say(f"channel {name}: message {delivery.message.id} given up after {delivery.attempts + 1}: {known}")
                 return
             pause = known.wait_s if known.wait_s is not None else self._first_pause_s * 2**delivery.attempts
             self._store.postpone(delivery, time.time() + min(pause, LONGEST_PAUSE_S))
         else:
-            self._store.settle(delivery, "sent")
+            self._store.settle(delivery)

@@ -318,6 +318,9 @@ class Console(Reader):
             self.notes.append(Note("skipped", "the compressed stream breaks off; what came before was read"))
 
 
+_PREAMBLE = re.compile(rb"\bpid=\d{1,12}\b|\b(?:INFO|WARNING|DEBUG)\b|\d%\|")
+
+
 def _sniff(head: Head) -> float:
     if not head.data or head.path is None or b"\0" in head.data:
         return 0.0
@@ -331,7 +334,7 @@ def _sniff(head: Head) -> float:
             read += len(line)
         if read > MAX_SCAN:
             break
-    return 0.0
+    return 0.05 if len(_PREAMBLE.findall(head.data)) >= 3 else 0.0  # a run that has just begun
 
 
 def _open(location: str, options: Options) -> Reader:

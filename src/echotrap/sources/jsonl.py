@@ -126,6 +126,10 @@ class JsonLines(Reader):
         files = bytes(len(records))  # all of them 0
         if not any("data" in record or "value" in record for record in records):
             return Batch(records, numbers, files)
+        if set(map(len, records)) == {2}:  # verl's envelope and nothing else
+            inner, steps = [record.get("data") for record in records], [record.get("step") for record in records]
+            if set(map(type, inner)) == {dict} and set(map(type, steps)) == {int}:
+                return Batch(inner, numbers, files, steps)
         rows = [row_of(record, number) for record, number in zip(records, numbers, strict=True)]
         return Batch([row.values for row in rows], numbers, files, [row.step for row in rows])
 

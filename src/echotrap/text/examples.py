@@ -15,6 +15,7 @@ from echotrap.rollouts import Rollout
 from echotrap.signals import Reader
 from echotrap.text import chars, ngrams
 from echotrap.text.measure import Scores, Start, measure
+from echotrap.text.parse import RESULT
 from echotrap.text.words import locate, tokenize
 
 __all__ = ["examples"]
@@ -222,6 +223,14 @@ def _malformed(item: _Step) -> Floats:
     return np.asarray(item.scores.per_rollout["malformed"] + empty)
 
 
+def _unfounded(item: _Step) -> Floats:
+    return np.asarray(item.scores.per_rollout["evidenced"] == 0, dtype=np.float64)
+
+
+def _made_up(text: str, item: _Step) -> list[tuple[int, int]]:
+    return [match.span() for match in RESULT.finditer(text)]
+
+
 def _unjustified(item: _Step) -> Floats:
     scores = item.scores.per_rollout
     return np.asarray((scores["justified"] == 0) * (1 + scores["thinking_words"] / 1e6))  # the longest of them tell the most
@@ -258,6 +267,10 @@ _KINDS = {
     "token-zero-output": _Kind(_of("one_symbol"), _one_symbol, raw=True),
     "unjustified-thoughts": _Kind(_unjustified, _nothing),
     "tool-format-collapse": _Kind(_malformed, _nothing, raw=True),
+    "void-turns": _Kind(_of("void_turns"), _nothing, raw=True),
+    "fabricated-observations": _Kind(_of("fabricated"), _made_up, raw=True),
+    "action-loops": _Kind(_of("repeated_calls"), _repeated, raw=True),
+    "decorative-tool-calls": _Kind(_unfounded, _nothing, raw=True),
     "gibberish-output": _Kind(_of("gibberish", "off_script", "noise_words"), _noise),
     "length-collapse": _Kind(_short, _nothing, raw=True),
     "length-explosion": _Kind(_of("words"), _repeated),

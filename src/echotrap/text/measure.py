@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from echotrap.rollouts import Rollout
-from echotrap.text import chars, ngrams, templates
+from echotrap.text import chars, ngrams, templates, ties, tools
 from echotrap.text.parse import Parsed, parse
 from echotrap.text.words import Hashes, Words, specifics, tokenize
 
@@ -96,6 +96,8 @@ class Scores:
         The step's smallest 4-gram codes, to compare steps with one another.
     shared : (k,) uint64
         4-gram codes that occur under two prompts or more, format and prompt left out.
+    uses : tuple of Use
+        How each rollout used its tools.
     """
 
     parsed: tuple[Parsed, ...]
@@ -104,6 +106,7 @@ class Scores:
     signals: Mapping[str, float]
     sketch: Hashes
     shared: Hashes
+    uses: tuple[tools.Use, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -235,6 +238,7 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
     for index in np.flatnonzero(~repetitive & (rep_4 > GOPHER_FROM)):
         repetitive[index] = ngrams.gopher_exceeded(texts[index])
     justified = _justified(parsed, asked, words)
+    uses = tuple(map(tools.use_of, rollouts, parsed))
     per_rollout: dict[str, Floats] = {
         **{f"rep_{size}": values for size, values in by_word.rep.items()},
         "char_rep": eights.share(whose),
@@ -258,12 +262,17 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
         "tool_calls": np.array([float(sum(turn.calls for turn in item.turns)) for item in parsed]),
         "malformed": np.array([float(sum(turn.malformed for turn in item.turns)) for item in parsed]),
         "repeated_turns": np.array([_repeated_turns(item) for item in parsed]),
+        "repeated_calls": np.array([tools.repeated(use.acts) for use in uses]),
+        "void_turns": np.array([float(use.void) for use in uses]),
+        "fabricated": np.array([float(use.fabricated) for use in uses]),
+        "evidenced": np.array([tools.evidenced(use, prompt) for use, prompt in zip(uses, asked, strict=True)]),
     }
     signals = _signals(per_rollout, parsed, start, grouped) | _distinct(words) | _opening(words)
+    signals |= tools.behaviour(rollouts, parsed, uses) | ties.reward_signals(rollouts, uses, group, grouped=grouped)
     if grouped:
         signals |= _retrieval(words, group, seed)
     shared = by_word.overlap.grams[by_word.overlap.elsewhere]
-    return Scores(parsed, group, per_rollout, signals, by_word.overlap.grams[:SKETCH], shared)
+    return Scores(parsed, group, per_rollout, signals, by_word.overlap.grams[:SKETCH], shared, uses)
 
 
 def _four_grams(words: Words) -> tuple[Hashes, Ints]:

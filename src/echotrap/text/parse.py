@@ -12,11 +12,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from echotrap.rollouts import Rollout
 
-__all__ = ["Parsed", "Turn", "dialogue", "parse"]
+__all__ = ["Act", "Parsed", "Turn", "acts_in", "dialogue", "fabricates", "parse"]
 
 THINK = r"think|thinking|thought|reasoning|reason"
 ANSWER = r"answer|ans|action|final_answer"
@@ -45,8 +46,23 @@ _ACT = re.compile(
     re.DOTALL,
 )
 _TAG = re.compile(rf"</?(?:{THINK}|{ANSWER}|{CALL}|{OBSERVATION})>")
+RESULT = re.compile(r"<(information|tool_response|tool_result|interpreter|observation)>\s*\S.*?</\1>", re.DOTALL)
+_CALLED = re.compile(rf"(?:</(?:{CALL}|{ANSWER})>|```)\s*\Z")
 _ANSWERS = frozenset(ANSWER.split("|"))
 _JSON_CALLS = frozenset(("tool_call", "function_call"))
+
+
+class Act(NamedTuple):
+    """A call or an answer as the policy wrote it: its tag, what it holds, and whether it was closed."""
+
+    tag: str
+    body: str
+    complete: bool
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the tag is one of an answer."""
+        return self.tag in _ANSWERS
 
 
 class Turn(NamedTuple):
@@ -207,9 +223,52 @@ def _blocks(text: str) -> list[tuple[str, str]]:
     return blocks
 
 
-def _turn(text: str) -> Turn:
+def acts_in(text: str) -> list[Act]:
+    """Calls and answers that one stretch of the policy's text holds, in order; what it only thinks about is none.
+
+    Examples
+    --------
+    >>> [(act.tag, act.body) for act in acts_in("<think>A <b>search</b>?</think><search>falcon</search>")]
+    [('search', 'falcon')]
+    """
     if "<" not in text and "```" not in text:
-        return Turn("", text.strip())
+        return []
+    found = _ACT.finditer(_thoughts(text)[1])
+    return [Act(m["tag"] or "code", (m["body"] if m["tag"] else m["code"]).strip(), bool(m["end"] or m["fence"])) for m in found]
+
+
+def fabricates(rollout: Rollout) -> bool:
+    """Whether the policy wrote a tool's result itself.
+
+    Where tools speak under their own role, any closed block of results in the policy's turns is its own. Where they speak in
+    between, a block is the policy's when no call stands right before it.
+
+    Examples
+    --------
+    >>> fabricates(Rollout(1, "<search>falcon</search><information>a bird</information>"))
+    False
+    >>> fabricates(Rollout(1, "So <information>a bird</information> it is."))
+    True
+    """
+    said = dialogue(rollout)
+    roles = [role for role, _ in said]
+    first = roles.index("assistant") if "assistant" in roles else len(roles)
+    if any(role in ("user", "tool", "ipython") for role in roles[first:]):
+        if rollout.messages:
+            own: Iterable[str] = (text for role, text in said if role == "assistant")
+        else:
+            own = (text for role, text in _blocks(rollout.text) if role == "assistant")
+        return any(RESULT.search(text) for text in own)
+    if rollout.messages:
+        return False
+    for (before, text), (role, block) in pairwise(said):
+        if role == "environment" and before == "assistant" and RESULT.search(block) and not _CALLED.search(text):
+            return True
+    return False
+
+
+def _thoughts(text: str) -> tuple[list[str], str]:
+    """Think blocks, and the text without them."""
     thoughts: list[str] = []
     end = _THINK_END.search(text)
     if end and not re.search(rf"<(?:{THINK})>", text[: end.start()]):  # the opening tag was part of the prompt
@@ -223,6 +282,13 @@ def _turn(text: str) -> Turn:
         return "\n"
 
     rest = _THINK.sub(think, rest)
+    return thoughts, rest
+
+
+def _turn(text: str) -> Turn:
+    if "<" not in text and "```" not in text:
+        return Turn("", text.strip())
+    thoughts, rest = _thoughts(text)
     acts: list[str] = []
     calls = answers = malformed = 0
 
