@@ -11,6 +11,7 @@ PAGES = (
     st.Page("views/overview.py", title="Overview", icon=":material/monitor_heart:", default=True),
     st.Page("views/timeline.py", title="Timeline", icon=":material/show_chart:"),
     st.Page("views/rollouts.py", title="Rollouts", icon=":material/forum:"),
+    st.Page("views/tools.py", title="Tools and rewards", icon=":material/build:"),
     st.Page("views/compare.py", title="Compare", icon=":material/compare_arrows:"),
     st.Page("views/catalogue.py", title="Catalogue", icon=":material/tune:"),
     st.Page("views/runs.py", title="Runs", icon=":material/table_rows:"),

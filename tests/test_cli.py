@@ -575,3 +575,19 @@ def test_a_desktop_needs_no_tunnel(call, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("DISPLAY", ":0")
     assert "ssh" not in call("dashboard")[2]
     assert "--server.headless=false" in started
+
+
+def test_rollouts_shows_what_the_reward_ties(call, here: Path) -> None:
+    gold = json.dumps([{"name": "add", "arguments": {"a": 1, "b": 2}}])
+    said = [("add", {"a": 1, "b": 2}, 1.0), ("add", {"a": 1, "b": 3}, 0.0), ("drop", {"c": 1}, 0.0)]
+    rows = [
+        {"step": 1, "input": "one", "output": f"<tool_call>{json.dumps({'name': n, 'arguments': a})}</tool_call>", "score": score,
+         "gts": gold}
+        for n, a, score in said
+    ]  # fmt: skip
+    (here / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, _ = call("rollouts", "rollouts.jsonl", "--ties", "--format", "json")
+    told = json.loads(out)
+    assert (code, told["tied"], told["differing"], told["ranked"]) == (0, 1, 3, 1)
+    assert [told["pairs"][0][side]["fine_grained"] for side in ("better", "worse")] == [0.8333, 0.0]
+    assert "another tool name" in call("rollouts", "rollouts.jsonl", "--ties")[1]

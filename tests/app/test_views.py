@@ -18,7 +18,7 @@ from echotrap.app import page, runs
 from echotrap.report import Verdict
 
 ROOT = Path(__file__).parents[2]
-VIEWS = ("overview", "timeline", "rollouts", "compare", "catalogue", "runs")
+VIEWS = ("overview", "timeline", "rollouts", "tools", "compare", "catalogue", "runs")
 SHARED = Path(__file__).parents[2] / "../shared"
 
 Open = Callable[..., AppTest]
@@ -150,6 +150,26 @@ def test_rollouts_are_text_and_what_repeats_is_marked(opened: Open, trap: Path) 
     assert right["blocks"][0]["pieces"] == left["blocks"][0]["pieces"], "the same prompt is read beside it"
     assert "pwned" not in html(app)
     assert not any("pwned" in item.value for item in app.markdown)
+
+
+def test_ties_are_shown_as_pairs_that_a_finer_reward_ranks(opened: Open, tmp_path: Path) -> None:
+    gold = json.dumps([{"name": "add", "arguments": {"a": 1, "b": 2}}])
+    said = [("add", {"a": 1, "b": 2}, 1.0), ("add", {"a": 1, "b": 3}, 0.0), ("<b>drop</b>", {"c": 1}, 0.0)]
+    with (tmp_path / "rollouts.jsonl").open("w") as file:
+        for step in range(1, 9):
+            for name, arguments, score in said:
+                output = f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+                row = {"step": step, "input": "one", "output": output, "score": score, "gts": gold, "format_reward": score}
+                file.write(json.dumps(row) + "\n")
+    app = opened(tmp_path / "rollouts.jsonl", view="tools")
+    assert not app.error
+    pairs = app.dataframe[1].value
+    assert pairs["differ in"].tolist() == ["tool name"]
+    assert pairs["fine-grained, better"].tolist() == [0.8333]
+    assert pairs["fine-grained, worse"].tolist() == [0.0]
+    assert app.dataframe[0].value["rollouts"].sum() == 3
+    assert any("would rank 1 of 1" in item.value for item in app.caption)
+    assert "<b>drop" not in html(app)
 
 
 def test_rollouts_are_sorted_and_filtered(opened: Open, trap: Path) -> None:

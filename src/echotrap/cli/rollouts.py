@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -62,6 +63,7 @@ def rollouts(
     sort: Annotated[Sort, typer.Option(help="What comes first: the most repetitive, the lowest reward, ...")] = Sort.repetition,
     top: Annotated[int, typer.Option(metavar="N", min=1, help="How many.")] = 5,
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print.")] = Format.text,
+    ties: Annotated[bool, typer.Option("--ties", help="Show pairs that differ and got the same reward.")] = False,
     config: _options.ConfigOption = None,
     run_name: _options.RunNameOption = None,
     input_format: _options.InputFormatOption = None,
@@ -76,6 +78,9 @@ def rollouts(
         if store is None or not store.steps():
             raise EchotrapError("holds no rollouts", where=run, cure="name the folder that they were dumped to")
         chosen = _step(store, step, run)
+        if ties:
+            _show_ties(store, chosen, top, format)
+            return
         found = store.at(chosen)
         scores = _scores(store, found)
     order = sorted(range(len(found)), key=lambda index: ORDER[sort](scores[index]))[:top]
@@ -84,6 +89,31 @@ def rollouts(
         _console.write(json.dumps({"step": chosen, "rollouts": len(found), "shown": told}, indent=2, ensure_ascii=False) + "\n")
         return
     _console.show(*_page(chosen, [(found[index], scores[index]) for index in order], len(found), verbose))
+
+
+def _show_ties(store: RolloutStore, step: int, top: int, format: Format) -> None:
+    """What the reward of a step could not tell apart."""
+    from rich.text import Text
+
+    from echotrap import text
+    from echotrap.render.words import number, plain
+
+    found = text.ties(store, step, most=top)
+    assert found is not None
+    if format is Format.json:
+        _console.write(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        return
+    head = f"step {step}: {found.tied} of the {found.differing} pairs that differ got the same reward"
+    head += f"; a fine-grained reward ranks {found.ranked} of {found.scored}" if found.scored else ""
+    lines = [Text(head, style="bold")]
+    for pair in found.pairs:
+        gap = (
+            f", fine-grained {pair.better.fine_grained:.4f} against {pair.worse.fine_grained:.4f}" if pair.gap is not None else ""
+        )
+        about = f"reward {number(pair.reward)}, another {pair.differ_in}{gap}"
+        both = [f"  {side.index:>4}  {plain(side.does)}" for side in (pair.better, pair.worse)]
+        lines += [Text(about, style="cyan"), Text("\n".join(both))]
+    _console.show(*lines)
 
 
 def _step(store: RolloutStore, wanted: int | None, run: str) -> int:

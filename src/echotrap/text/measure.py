@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from echotrap.rollouts import Rollout
-from echotrap.text import chars, ngrams, templates, ties, tools
+from echotrap.text import chars, ngrams, rewards, templates, tools
 from echotrap.text.parse import Parsed, parse
 from echotrap.text.words import Hashes, Words, specifics, tokenize
 
@@ -268,7 +268,7 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
         "evidenced": np.array([tools.evidenced(use, prompt) for use, prompt in zip(uses, asked, strict=True)]),
     }
     signals = _signals(per_rollout, parsed, start, grouped) | _distinct(words) | _opening(words)
-    signals |= tools.behaviour(rollouts, parsed, uses) | ties.reward_signals(rollouts, uses, group, grouped=grouped)
+    signals |= tools.behaviour(rollouts, parsed, uses) | rewards.reward_signals(rollouts, uses, group, grouped=grouped)
     if grouped:
         signals |= _retrieval(words, group, seed)
     shared = by_word.overlap.grams[by_word.overlap.elsewhere]

@@ -20,7 +20,19 @@ from echotrap.rollouts import Rollout, solved
 from echotrap.text.parse import Parsed, acts_in, dialogue, fabricates
 from echotrap.tool_rewards import ToolCall
 
-__all__ = ["ACTION", "Done", "Use", "behaviour", "calls_in_json", "evidenced", "loops", "repeated", "spelled", "use_of"]
+__all__ = [
+    "ACTION",
+    "Done",
+    "Use",
+    "behaviour",
+    "calls_in_json",
+    "evidenced",
+    "loops",
+    "repeated",
+    "sequences",
+    "spelled",
+    "use_of",
+]
 
 ACTION = "action"
 ARGUMENTS = ("arguments", "parameters", "args", "input", "params", "kwargs")
@@ -306,6 +318,19 @@ def behaviour(rollouts: Sequence[Rollout], parsed: Sequence[Parsed], uses: Seque
         out["queries_per_question"] = count / len(uses)
         out["near_duplicate_queries_frac"] = sum(map(_near_duplicates, queries)) / count
     return _finite(out)
+
+
+def sequences(uses: Iterable[Use]) -> list[tuple[str, int]]:
+    """Sequences of tools with how many rollouts have each, the most common first.
+
+    Examples
+    --------
+    >>> search = Done(ToolCall("search"))
+    >>> sequences([Use((search,)), Use((search, search)), Use((search,)), Use()])
+    [('search', 2), ('search → search', 1), ('no call', 1)]
+    """
+    found = Counter(" → ".join(act.call.name for act in use.calls) or "no call" for use in uses)
+    return found.most_common()
 
 
 def _corrected(calls: Sequence[Done]) -> Iterable[float]:
