@@ -510,6 +510,22 @@ def test_explain_covers_every_verdict(call) -> None:
     assert "entropy-collapse" in call("explain", "policy-collapse")[1]
 
 
+def test_keys_of_one_s_own(call, here: Path) -> None:
+    own = [{"n": 10 * at, "goodness": 0.5, "spread of group": 0.3, "other": 1.0} for at in range(1, 31)]
+    (here / "log.jsonl").write_text(rows(own))
+    (here / "echotrap.toml").write_text('[keys]\ngoodness = "reward_mean"\nn = "step"\n')
+    out = call("fields", "log.jsonl", "--key", "spread of group=group_reward_std")[1]
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "goodness" in lines["reward_mean"]
+    assert "spread of group" in lines["group_reward_std"]
+    report = json.loads(call("check", "log.jsonl", "-f", "json")[1])
+    assert (report["run"]["first_step"], report["run"]["last_step"]) == (10, 300)
+    code, _, err = call("check", "log.jsonl", "--key", "other=entropi")
+    assert code == 2
+    assert "did you mean entropy?" in err
+    assert call("check", "log.jsonl", "--key", "entropy")[0] == 2
+
+
 def test_fields_lists_signals_and_tells_how_a_log_was_read(call, here: Path) -> None:
     known = call("fields")[1]
     assert "mean reward over all rollouts" in known

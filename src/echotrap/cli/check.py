@@ -44,6 +44,7 @@ def check(
         list[str] | None, typer.Option("--require", metavar="ID,..", help="Exit 2 if one of these could not look.")
     ] = None,
     param: _options.ParamOption = None,
+    key: _options.KeyOption = None,
     config: _options.ConfigOption = None,
     sensitivity: _options.SensitivityOption = None,
     event: _options.EventOption = None,
@@ -72,6 +73,7 @@ def check(
         skip=skip,
         require=require,
         param=param,
+        key=key,
         event=event,
         detectors=detectors,
         fail_on=fail_on,
