@@ -194,16 +194,24 @@ def report() -> None:
             continue
         write_tables(question, found)
         write_figure(question, found)
-        print(question)
-        for arm, seeds in found.items():
-            for seed, series in seeds.items():
+        print(f"{question}\n\n{summary_table(found)}\n")
+
+
+def summary_table(found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> str:
+    """Markdown table: every measure of every arm, first and last steps, mean and range over the seeds."""
+    lines = ["| arm (seeds) | " + " | ".join(SHOWN.values()) + " |", "|---" * (len(SHOWN) + 1) + "|"]
+    for arm, seeds in found.items():
+        cells = []
+        for key in SHOWN:
+            early, late = [], []
+            for series in seeds.values():
                 last = max(series["reward"])
-                shown = []
-                for key in SHOWN:
-                    early = measures.window_mean(series.get(key, {}), 1, EARLY)
-                    late = measures.window_mean(series.get(key, {}), last - LATE + 1, last)
-                    shown.append(f"{key} {early:.3g}>{late:.3g}")
-                print(f"  {arm} s{seed}: " + ", ".join(shown))
+                early.append(measures.window_mean(series.get(key, {}), 1, EARLY))
+                late.append(measures.window_mean(series.get(key, {}), last - LATE + 1, last))
+            spread = f" ({min(late):.2g}-{max(late):.2g})" if len(late) > 1 else ""
+            cells.append(f"{statistics.fmean(early):.2g} → {statistics.fmean(late):.2g}{spread}")
+        lines.append(f"| {arm} ({len(seeds)}) | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def main() -> None:
