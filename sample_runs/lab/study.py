@@ -198,20 +198,20 @@ def report() -> None:
 
 
 def summary_table(found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> str:
-    """Markdown table: every measure of every arm, first and last steps, mean and range over the seeds."""
-    lines = ["| arm (seeds) | " + " | ".join(SHOWN.values()) + " |", "|---" * (len(SHOWN) + 1) + "|"]
-    for arm, seeds in found.items():
-        cells = []
-        for key in SHOWN:
-            early, late = [], []
-            for series in seeds.values():
-                last = max(series["reward"])
-                early.append(measures.window_mean(series.get(key, {}), 1, EARLY))
-                late.append(measures.window_mean(series.get(key, {}), last - LATE + 1, last))
-            spread = f" ({min(late):.2g}-{max(late):.2g})" if len(late) > 1 else ""
-            cells.append(f"{statistics.fmean(early):.2g} → {statistics.fmean(late):.2g}{spread}")
-        lines.append(f"| {arm} ({len(seeds)}) | " + " | ".join(cells) + " |")
+    """Markdown table: every measure of every arm, first and last steps, mean over the seeds and range of the last."""
+    heads = [f"{arm}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}" for arm, seeds in found.items()]
+    lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for key, label in SHOWN.items():
+        cells = [_early_to_late([series.get(key, {}) for series in seeds.values()]) for seeds in found.values()]
+        lines.append(f"| {label.removesuffix(' (log)')} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _early_to_late(runs: list[dict[int, float]]) -> str:
+    early = [measures.window_mean(run, 1, EARLY) for run in runs]
+    late = [measures.window_mean(run, max(run, default=0) - LATE + 1, max(run, default=0)) for run in runs]
+    cell = f"{statistics.fmean(early):.2g} to {statistics.fmean(late):.2g}"
+    return f"{cell} ({min(late):.2g} .. {max(late):.2g})" if len(runs) > 1 else cell
 
 
 def main() -> None:
