@@ -162,12 +162,11 @@ def write_figure(question: str, found: dict[str, dict[int, dict[str, dict[int, f
     """Draw the mean over the seeds, all arms side by side."""
     panels = []
     for key, label in SHOWN.items():
-        lines = {arm: mean_over_seeds(seeds, key) for arm, seeds in found.items()}
+        lines = {f"{arm} ({len(seeds)})": mean_over_seeds(seeds, key) for arm, seeds in found.items()}
         lines = {arm: line for arm, line in lines.items() if line}
         if lines:
             panels.append((label, lines, key == "grad_norm"))
-    seeds = max(len(runs) for runs in found.values())
-    title = f"{question}: mean over {seeds} seeds, windows of {WINDOW} steps"
+    title = f"{question}: mean over the seeds, windows of {WINDOW} steps"
     (OUTPUT / f"{question}.svg").write_text(pictures.picture(title, panels), encoding="utf-8")
 
 
