@@ -26,6 +26,7 @@ EVENT_QUIET_STEPS = 10  # failure_modes.md 3.3: 10-20 steps after a declared eve
 NEW_BEST_STEPS = 20  # failure_modes.md 3.3, gate not-improving
 SOLVED_LEVEL = 0.95  # failure_modes.md, solved
 SOLVED_POINTS, SOLVED_STEPS = 3, 10
+CONVERGED_POSITION = 0.5  # below the middle of a known scale a plateau is no convergence
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,8 @@ class Gates:
     improving : (n,) bool
         A held-out score or the reward set a new best lately.
     risen : (n,) bool
-        The training outcome stands at a best that is well above its start: what falls meanwhile may be convergence.
+        The training outcome stands at a best that is well above its start, and not in the lower half of its scale where that is
+        known: what falls meanwhile may be convergence.
     """
 
     enough: Flags
@@ -148,7 +150,10 @@ def _improving(run: Run) -> Flags:
 
 def _risen(run: Run) -> Flags:
     steps, values = run.series("success_rate" if run.has("success_rate") else "reward_mean")
-    return _hold(run, steps, stats.risen(values, steps)) if len(steps) >= 3 else np.zeros(len(run.steps), bool)
+    if len(steps) < 3:
+        return np.zeros(len(run.steps), bool)
+    low = run.outcome_position(steps) < CONVERGED_POSITION  # where the scale is known; NaN says nothing
+    return _hold(run, steps, stats.risen(values, steps) & ~low)
 
 
 def _fresh_best(steps: NDArray[np.int64], values: NDArray[np.float64], noise: NDArray[np.float64], window_steps: int) -> Flags:
