@@ -20,6 +20,8 @@ from echotrap.cli.detectors import catalogue_page
 from echotrap.config import Settings
 from echotrap.detector import Alert, Level, Track
 from echotrap.diagnosis import Examination, examine
+from echotrap.evaluation import claims
+from echotrap.fields import FIELDS
 from echotrap.registry import catalogue, story
 from echotrap.render import json as render_json
 from echotrap.render import render
@@ -36,6 +38,7 @@ def _json(value: object) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "detectors/README.md": catalogue_page,
     "docs/cli.md": reference,
+    "docs/coverage.md": claims.page,
     "docs/config.schema.json": lambda: _json(config.schema()),
     "docs/report.schema.json": lambda: _json(render_json.schema()),
 }
@@ -93,6 +96,18 @@ def test_no_page_tells_of_a_detector_that_is_gone() -> None:
     assert {path.stem for path in CATALOGUE.iterdir()} <= set(catalogue())
 
 
+def test_every_claim_is_covered_or_says_why_not() -> None:
+    assert [claim.number for claim in claims.CLAIMS] == list(range(1, 42))
+    for claim in claims.CLAIMS:
+        assert set(claim.detectors) <= set(catalogue()), claim.number
+        assert set(claim.signals) <= set(FIELDS), claim.number
+        shown = claim.detectors or claim.signals
+        assert bool(shown) is bool(claim.read_from), claim.number
+        assert shown or claim.why_not, claim.number
+        assert set(claim.read_from.split(", ")) <= {"metrics", "rollouts", "evaluations", ""}, claim.number
+    assert sum(bool(claim.why_not) for claim in claims.CLAIMS) <= 8
+
+
 def test_every_command_has_help_and_is_in_the_reference() -> None:
     text = reference()
     done = subprocess.run([sys.executable, "-m", "echotrap", "--help"], capture_output=True, text=True, check=True)
@@ -140,3 +155,13 @@ def test_a_published_field_is_never_taken_away() -> None:
     }  # fmt: skip
     for name, fields in promised.items():
         assert fields <= set(schema[name]["properties"]), name
+
+
+def test_decisions_are_numbered_and_listed() -> None:
+    pages = sorted((ROOT / "docs/adr").glob("0*.md"))
+    index = (ROOT / "docs/adr/README.md").read_text()
+    for number, page in enumerate(pages, start=1):
+        title = page.read_text().splitlines()[0]
+        assert page.name.startswith(f"{number:04d}-")
+        assert title.startswith(f"# {number}. ")
+        assert f"[{number}]({page.name}) | {title.partition('. ')[2]} |" in index

@@ -288,3 +288,11 @@ def test_rollouts_that_a_filter_left_are_said_to_be_such():
     assert run.metrics["zero_std_frac"].tolist() == [0.6] * 5
     run = derived([r for step in range(1, 6) for r in rollouts(step, [*mixed, [0, 0, 0, 0]])])
     assert not any(note.kind == "filtered" for note in run.notes)
+
+
+@pytest.mark.parametrize(
+    ("groups", "ratio"),
+    [([[0, 0, 0, 0]] * 3 + [[0, 1, 0, 1]], 2.0), ([[0, 1, 0, 1]] * 4, 0.0)],
+)
+def test_a_filter_has_much_to_choose_where_group_variances_differ(groups, ratio):
+    assert derived(rollouts(1, groups)).metrics.loc[1, "group_variance_dispersion"] == pytest.approx(ratio)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 __all__ = [
     "ALIASES", "CONFIG_KEYS", "EVAL_PREFIX", "EVAL_WORD", "FIELDS", "FILLER", "MARKS", "MISLEADING", "NOT_EVAL", "PARENTS",
     "PERCENT", "SIGNATURE", "SPLIT_KEYS", "STEP_KEYS", "SUMMARY_KEYS", "TOKENS", "UPDATE_FIELDS", "WEAK_STEP_KEYS", "Field",
 ]  # fmt: skip
-
-Sense = Literal["level", "share", "norm", "count", "score"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +66,9 @@ _TABLE = (
     _field("zero_std_all_pass_frac", "all-right groups", "0..1", "share of groups that are constant at the highest reward"),
     _field("zero_std_copies_frac", "copied groups", "0..1",
            "share of groups that are constant and whose rollouts are (near) copies of one another"),
+    _field("group_variance_dispersion", "spread of the groups' variances", "ratio",
+           "standard deviation over mean of the within-group reward variances: a filter has much to choose where it is high",
+           low=0.0),
     _field("group_size", "group size", "count", "rollouts per prompt (G)", low=1.0),
     _field("group_count", "prompt groups", "count", "prompts per step (P)", low=0.0),
     _field("filter_kept_frac", "groups kept by the filter", "0..1", "share of groups kept by dynamic sampling or a filter"),

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from echotrap import stats
 from echotrap.record import Provenance, Run
 from echotrap.rollouts import SOLVED, Rollout, RolloutStore, solved
 from echotrap.sources.base import Note
@@ -131,7 +132,8 @@ def derive(
 
 
 _REWARD = ("reward_min", "reward_max", "reward_std", "group_reward_std", "rw_ratio", "success_rate", "group_size", "group_count",
-           "zero_std_frac", "zero_std_all_fail_frac", "zero_std_all_pass_frac", "zero_std_copies_frac")  # fmt: skip
+           "group_variance_dispersion", "zero_std_frac", "zero_std_all_fail_frac", "zero_std_all_pass_frac",
+           "zero_std_copies_frac", "tie_frac", "ranked_ties_frac", "reward_levels", "unequal_copies_frac")  # fmt: skip
 
 
 class Reader:
@@ -302,6 +304,8 @@ def _rewards(rollouts: Sequence[Rollout], scores: Scores, record: _Record) -> No
             "group_size": float(np.median(np.unique(group, return_counts=True)[1])),
             "group_count": float(record.groups),
         }
+        if np.isfinite(ratio := stats.dispersion(np.square(spreads))):
+            record.signals["group_variance_dispersion"] = ratio
 
 
 def _relate(records: Iterable[_Record], n: int) -> tuple[dict[str, NDArray[np.float64]], list[Note]]:

@@ -21,6 +21,7 @@ __all__ = [
     "as_of",
     "baseline",
     "best_so_far",
+    "dispersion",
     "either",
     "fallen",
     "held",
@@ -369,6 +370,17 @@ def noise_of_means(values: Floats, steps: Steps, sigmas: float) -> Floats:
     unsure = 1 + 1.5 / np.sqrt(np.minimum(seen, 50))  # the noise is itself estimated
     out: Floats = unsure * np.nan_to_num(noise(values, how="mean")) * np.maximum(sigmas, extreme * apart)
     return out
+
+
+def dispersion(values: Floats) -> float:
+    """Standard deviation over mean of numbers that cannot be negative; NaN for fewer than two, or where all are zero.
+
+    Examples
+    --------
+    >>> round(dispersion(np.array([0.0, 0.0, 0.0, 0.25])), 2)
+    2.0
+    """
+    return float(values.std(ddof=1) / values.mean()) if len(values) > 1 and values.mean() > 0 else float("nan")
 
 
 def running_max(values: Floats) -> Floats:
