@@ -32,7 +32,7 @@ have no spread. It clears above 0.7.
 Example
 -------
 >>> import numpy as np, pandas as pd
->>> from echotrap.detector import Level, episodes
+>>> from echotrap.detector import STANDARD_GATES, Level, episodes
 >>> from echotrap.record import Run
 >>> std = np.concatenate((np.full(40, 0.4), np.linspace(0.4, 0.02, 20), np.full(40, 0.02)))
 >>> frame = pd.DataFrame({"group_reward_std": std}, index=pd.Index(range(1, 101), name="step"))
@@ -64,7 +64,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from echotrap import stats
-from echotrap.detector import Card, Detector, Level, NotEvaluated, Remedy, Track, knob
+from echotrap.detector import STANDARD_GATES, Card, Detector, Level, NotEvaluated, Remedy, Track, knob
 from echotrap.record import Run
 
 
@@ -188,6 +188,7 @@ DETECTOR = Detector(
         highest=Level.WARNING,
         needs=(("rw_ratio", "group_reward_std", "reward_std"),),
         uses=("reward_mean", "success_rate", "zero_std_frac"),
+        gates=(*STANDARD_GATES, "not-risen"),
         message="{signal} fell to {value:.3g}, {ratio:.0%} of its baseline {baseline:.3g}",
         remedies=(
             Remedy(

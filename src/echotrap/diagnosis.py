@@ -143,7 +143,9 @@ class Examination:
         chosen = candidates[0]
         if chosen in verdicts.CONSEQUENCES:
             least = top if verdicts.CONSEQUENCES[chosen] is None else int(verdicts.CONSEQUENCES[chosen] or 0)
-            begins = {label: int(np.argmax(self.rules[label][first:stop] >= least)) for label, level in last.items() if level >= least}
+            begins = {
+                label: int(np.argmax(self.rules[label][first:stop] >= least)) for label, level in last.items() if level >= least
+            }
             earlier = [label for label, step in begins.items() if label != "unstable" and step < begins[chosen]]
             chosen = earlier[0] if earlier else chosen
         return chosen, Level(top)
