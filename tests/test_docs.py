@@ -165,3 +165,16 @@ def test_decisions_are_numbered_and_listed() -> None:
         assert page.name.startswith(f"{number:04d}-")
         assert title.startswith(f"# {number}. ")
         assert f"[{number}]({page.name}) | {title.partition('. ')[2]} |" in index
+
+
+def test_what_is_cited_of_the_failure_catalogue_is_in_it() -> None:
+    text = (ROOT / "docs/failure_modes.md").read_text()
+    held = set(re.findall(r"^#### .*\((\w+)\)", text, re.MULTILINE)) | set(
+        re.findall(r"^#{2,3} (\d+(?:\.\d+)?)", text, re.MULTILINE)
+    )
+    for file in (*ROOT.glob("detectors/*.py"), *ROOT.glob("src/echotrap/*.py")):
+        cited = set(
+            re.findall(r"(?:failure catalogue|failure_modes\.md),? (\d+(?:\.\d+)?|[A-F]\d+)", file.read_text(), re.IGNORECASE)
+        )
+        assert cited <= held, file
+    assert {item.card.code for item in catalogue().values() if item.card.code} <= held
