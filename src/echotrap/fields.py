@@ -666,7 +666,8 @@ MARKS: tuple[tuple[str, str], ...] = (
     ("ms-swift", "global_step/max_steps"),
     ("AsyncGRPO", "reward ratio weight_sync_time_s"), ("AsyncGRPO", "reward ratio training_tok/s"),
     ("Unsloth", "completion_length completions/mean_length reward"), ("Unsloth", "sampling/rollout_kl_k1/mean"),
-    ("TRL", "completions/mean_length reward"), ("TRL", "completion_length reward"),
+    ("TRL", "completions/mean_length reward"),
+    ("TRL", "completion_length reward learning_rate epoch"), ("TRL", "completion_length reward rewards/*"),
     ("TRL", "frac_reward_zero_std reward learning_rate epoch"),
     ("verl", "critic/score/mean"), ("verl", "actor/grad_norm"), ("verl", "val-core/*"),
 )  # fmt: skip
