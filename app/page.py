@@ -56,7 +56,7 @@ def snapshot() -> Look:
     if current is None:
         st.info("There is no run to show yet. Start with `echotrap dashboard PATH`, or upload a log on the **Runs** page.")
         st.stop()
-    scene = runs.watched(current.location).look()
+    scene: Scene = runs.watched(current.location).look()
     if scene.look is None:
         st.error(plain(scene.trouble) or "There is no step in this log yet.", icon=":material/error:")
         st.fragment(_wait, run_every=PATIENCE_S)()

@@ -18,6 +18,7 @@ from echotrap import cli, pipeline
 from echotrap.cli import _jobs, _options
 from echotrap.errors import SourceError
 from echotrap.report import Report
+from echotrap.sources import formats
 
 Outcome = tuple[int, str, str]
 ENV = {key: value for key, value in os.environ.items() if not key.startswith("ECHOTRAP_")} | {"COLUMNS": "80"}
@@ -522,8 +523,10 @@ def test_fields_lists_signals_and_tells_how_a_log_was_read(call, here: Path) -> 
     assert "unknown key, kept" in lines["my/own"]
 
 
-def test_formats_are_listed(call) -> None:
-    assert "jsonl" in call("formats")[1]
+def test_formats_are_listed_with_the_run_that_is_read_of_several(call) -> None:
+    out = call("formats")[1]
+    assert {line.split()[0] for line in out.splitlines()[1:] if line[:1].strip()} == set(formats())
+    assert "begun last" in " ".join(out.split("mlflow")[1].split("rollouts")[0].split())
 
 
 def test_init_writes_once(call, here: Path) -> None:

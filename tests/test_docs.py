@@ -155,3 +155,26 @@ def test_a_published_field_is_never_taken_away() -> None:
     }  # fmt: skip
     for name, fields in promised.items():
         assert fields <= set(schema[name]["properties"]), name
+
+
+def test_decisions_are_numbered_and_listed() -> None:
+    pages = sorted((ROOT / "docs/adr").glob("0*.md"))
+    index = (ROOT / "docs/adr/README.md").read_text()
+    for number, page in enumerate(pages, start=1):
+        title = page.read_text().splitlines()[0]
+        assert page.name.startswith(f"{number:04d}-")
+        assert title.startswith(f"# {number}. ")
+        assert f"[{number}]({page.name}) | {title.partition('. ')[2]} |" in index
+
+
+def test_what_is_cited_of_the_failure_catalogue_is_in_it() -> None:
+    text = (ROOT / "docs/failure_modes.md").read_text()
+    held = set(re.findall(r"^#### .*\((\w+)\)", text, re.MULTILINE)) | set(
+        re.findall(r"^#{2,3} (\d+(?:\.\d+)?)", text, re.MULTILINE)
+    )
+    for file in (*ROOT.glob("detectors/*.py"), *ROOT.glob("src/echotrap/*.py")):
+        cited = set(
+            re.findall(r"(?:failure catalogue|failure_modes\.md),? (\d+(?:\.\d+)?|[A-F]\d+)", file.read_text(), re.IGNORECASE)
+        )
+        assert cited <= held, file
+    assert {item.card.code for item in catalogue().values() if item.card.code} <= held

@@ -16,7 +16,6 @@ from echotrap.detector import (
     Alert,
     Clear,
     Detector,
-    Episode,
     Failed,
     Level,
     NotEvaluated,
@@ -288,11 +287,6 @@ def usable_points(run: Run) -> int:
 
     names = {name for part in SIGNATURE for name in part} | {"kl_ref", "kl_old", "response_length", "truncated_frac"}
     return max((len(run.series(name).steps) for name in names), default=0)
-
-
-def span_of(episode: Episode, track: Track) -> tuple[int, int]:
-    """First and last step of an episode, from its onset."""
-    return episode.onset_step, int(track.steps[episode.last])
 
 
 def baseline_of(run: Run, name: str) -> tuple[float, float, float] | None:

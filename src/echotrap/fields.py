@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 __all__ = [
     "ALIASES", "CONFIG_KEYS", "EVAL_PREFIX", "EVAL_WORD", "FIELDS", "FILLER", "MARKS", "MISLEADING", "NOT_EVAL", "PARENTS",
     "PERCENT", "SIGNATURE", "SPLIT_KEYS", "STEP_KEYS", "SUMMARY_KEYS", "TOKENS", "UPDATE_FIELDS", "WEAK_STEP_KEYS", "Field",
 ]  # fmt: skip
-
-Sense = Literal["level", "share", "norm", "count", "score"]
 
 
 @dataclass(frozen=True, slots=True)

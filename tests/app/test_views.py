@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from echotrap import config, live, pipeline
 from echotrap.app import page, runs
+from echotrap.report import Verdict
 
 ROOT = Path(__file__).parents[2]
 VIEWS = ("overview", "timeline", "rollouts", "tools", "compare", "catalogue", "runs")
@@ -28,10 +30,16 @@ def trap(tmp_path: Path, write_trap: Callable[..., Path]) -> Path:
     return write_trap(tmp_path / "trap")
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What was derived from the samples' rollouts, once for all pages."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Open:
+def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path) -> Open:
     """Open the dashboard on paths, at a page."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.chdir(tmp_path)
 
     def open_(*paths: Path | str, view: str = "overview", step: int | None = None) -> AppTest:
@@ -59,6 +67,11 @@ def component(app: AppTest, kind: str) -> list[dict[str, Any]]:
     return [json.loads(proto.json) for proto in protos if proto.component_name == f"echotrap.{kind}"]
 
 
+@functools.cache
+def verdict_of(sample: str) -> Verdict:
+    return pipeline.check(sample, config.Settings()).verdict
+
+
 def samples() -> list[str]:
     return sorted(str(path.parent) for path in (ROOT / "sample_runs").glob("*/truth.toml"))
 
@@ -68,7 +81,7 @@ def samples() -> list[str]:
 def test_every_view_shows_every_sample(opened: Open, sample: str, view: str) -> None:
     app = opened(sample, view=view)
     assert not app.error
-    verdict = pipeline.check(sample, config.Settings()).verdict
+    verdict = verdict_of(sample)
     assert escape(page.label(verdict.label, verdict.stage)) in html(app)
 
 
@@ -243,3 +256,13 @@ def test_a_log_that_is_not_there_yet_is_waited_for(opened: Open, tmp_path: Path,
     app.run()
     assert not app.error
     assert "healthy" in html(app)
+
+
+def test_another_run_is_chosen_in_the_header(opened: Open, tmp_path: Path, write_trap: Callable[..., Path]) -> None:
+    app = opened(write_trap(tmp_path / "calm", fall=10_000), write_trap(tmp_path / "fell"), step=50)
+    assert "<b>calm</b>" in html(app)
+    app.selectbox[0].select("fell").run()
+    assert not app.exception
+    assert "<b>fell</b>" in html(app)
+    assert app.query_params["run"] == "fell"
+    assert "step" not in app.query_params

@@ -47,7 +47,7 @@ def dashboard(tmp_path: Path) -> Iterator[Callable[..., str]]:
         with (tmp_path / "dashboard.log").open("wb") as log:
             running.append(subprocess.Popen([*command, *map(str, paths)], cwd=ROOT, env=env, stdout=log, stderr=log))
         address = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
                 urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)

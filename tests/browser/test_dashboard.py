@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ Browser, Page, expect = playwright.Browser, playwright.Page, playwright.expect
 
 pytestmark = pytest.mark.browser
 REFRESH_S = 2.0  # of app/page.py
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000  # a busy machine is no fault of the page
 CHART = ".echotrap-chart[data-ready]"
 Dashboard = Callable[..., str]
 expect.set_options(timeout=PATIENCE_MS)
@@ -84,9 +85,8 @@ def test_from_verdict_to_rollout(page: Page, dashboard: Dashboard, tmp_path: Pat
     page.wait_for_selector(CHART)
 
     click_chart(page, 0.755)
-    bar = page.get_by_text("step 15", exact=False).first
-    expect(bar).to_be_visible()
-    assert "step=15" in page.url or "step=14" in page.url
+    expect(page.get_by_text(re.compile(r"step 1[45]\d")).first).to_be_visible()
+    expect(page).to_have_url(re.compile(r"step=1[45]\d"))
 
     page.get_by_role("button", name="Rollouts of this step").click()
     said = page.locator(".echotrap-rollout .turn[data-role=assistant] .body").first

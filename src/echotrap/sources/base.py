@@ -1,7 +1,7 @@
 """What a source is: bytes in, raw rows out.
 
-A source knows one format. It does not know what a key means (:mod:`echotrap.fields` does), which rows belong together or
-what a repeated step is (:mod:`echotrap.record` does). It reads, it counts what it had to skip, and it remembers how far it
+A source knows one format. It does not know what a key means (:mod:`echotrap.naming` does), which rows belong together or
+what a repeated step is (:mod:`echotrap.steps` does). It reads, it counts what it had to skip, and it remembers how far it
 has read, so that a run that still grows is followed by calling :meth:`Reader.poll` again.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -200,16 +200,17 @@ class Format:
     open : callable
         ``(location, options) -> Reader``; location is a path (standard input was copied to one) or a URL.
     schemes : tuple of str
-        Beginnings of locations that are no path (``wandb://``, ``https://wandb.ai/``).
+        Beginnings of locations that are no path (``wandb://``, ``https://``).
+    picks : str
+        Which run is read where a place holds several and the user names none.
     """
 
     name: str
     title: str
     sniff: Callable[[Head], float]
     open: Callable[[str, Options], Reader]
-    extensions: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
+    picks: str = ""
 
 
 def choose_run(names: Sequence[str], wanted: str | None, where: str) -> tuple[int, tuple[str, ...]]:

@@ -341,4 +341,4 @@ def _open(location: str, options: Options) -> Reader:
     return Console(Path(location))
 
 
-FORMAT = Format("console", "console text", _sniff, _open, extensions=(".log", ".txt", ".out"))
+FORMAT = Format("console", "console text", _sniff, _open)

@@ -147,4 +147,4 @@ def _open(location: str, options: Options) -> Reader:
     return CsvFile(path, options.run)
 
 
-FORMAT = Format("csv", "separated values (CSV, TSV)", _sniff, _open, extensions=(".csv", ".tsv"))
+FORMAT = Format("csv", "separated values (CSV, TSV)", _sniff, _open)

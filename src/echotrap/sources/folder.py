@@ -227,4 +227,6 @@ def _sniff(head: Head) -> float:
     return 0.99 if head.is_folder and head.entries else 0.0
 
 
-FORMAT = Format("folder", "a folder with the files of one run, or of several", _sniff, _open)
+FORMAT = Format(
+    "folder", "a folder with the files of one run, or of several", _sniff, _open, picks="the one with the most known signals"
+)

@@ -186,4 +186,4 @@ def _open(location: str, options: Options) -> Reader:
     return JsonLines(path) if lines and options.format is None else JsonFile(path)
 
 
-FORMAT = Format("json", "a JSON document (trainer_state.json, rows, columns)", _sniff, _open, extensions=(".json",))
+FORMAT = Format("json", "a JSON document (trainer_state.json, rows, columns)", _sniff, _open)

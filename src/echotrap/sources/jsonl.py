@@ -170,4 +170,4 @@ def _open(location: str, options: Options) -> Reader:
     return JsonLines(path)
 
 
-FORMAT = Format("jsonl", "JSON lines", _sniff, _open, extensions=(".jsonl", ".ndjson"))
+FORMAT = Format("jsonl", "JSON lines", _sniff, _open)

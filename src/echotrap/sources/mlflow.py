@@ -237,6 +237,5 @@ FORMAT = Format(
     title="MLflow database or file store",
     sniff=_sniff,
     open=_open,
-    extensions=(".db",),
-    facts={"several runs": "the one that was begun last"},
+    picks="the one that was begun last",
 )

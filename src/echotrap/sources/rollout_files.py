@@ -373,6 +373,4 @@ def _open(location: str, options: Options) -> Reader:
     return RolloutFile(Path(location))
 
 
-FORMAT = Format(
-    "rollouts", "sampled rollouts (JSON lines, JSON, parquet)", _sniff, _open, extensions=(".jsonl", ".json", ".parquet")
-)
+FORMAT = Format("rollouts", "sampled rollouts (JSON lines, JSON, parquet)", _sniff, _open)

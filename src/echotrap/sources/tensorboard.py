@@ -18,15 +18,15 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from echotrap.errors import SourceError
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, choose_run
+from echotrap.sources.binary import RecordFile, unfinished
 from echotrap.sources.points import Point, PointRows
 
 __all__ = ["FORMAT", "TensorBoardReader"]
@@ -107,56 +107,36 @@ class TensorBoardReader(Reader):
             "other": ("skipped", "summaries that are no scalar (images, histograms, graphs)"),
         }
         self.notes = [Note(*kinds[key], count) for key, count in sorted(self._counts.items()) if count]
-        tail = sum(file.unread for file in self._open.values())
-        if tail:
-            self.notes.append(Note("incomplete", "bytes at the end that are no whole record yet", tail))
+        self.notes += unfinished(*self._open.values())
 
 
-@dataclass(slots=True)
-class _EventFile:
-    """How far one event file has been read."""
+class _EventFile(RecordFile):
+    """An event file; what is yielded is whole and undamaged."""
 
-    path: Path
-    index: int
-    offset: int = 0
-    count: int = 0
-    unread: int = 0
+    __slots__ = ()
 
-    def shrank(self) -> bool:
-        """Whether the file is shorter than what was read of it, or gone."""
-        try:
-            return self.path.stat().st_size < self.offset
-        except FileNotFoundError:
-            return True
-
-    def records(self, counts: Counter[str]) -> Iterator[bytes]:
-        """Yield the whole, undamaged records after ``offset`` and move it behind them."""
-        try:
-            with self.path.open("rb") as stream:
-                size, want = os.fstat(stream.fileno()).st_size, CHUNK
-                while True:
-                    stream.seek(self.offset)
-                    data = stream.read(want)
-                    frames = _frames(data)
-                    for start, length, good in zip(frames.starts, frames.lengths, frames.good, strict=True):
-                        self.count += 1
-                        if good:
-                            yield data[start : start + length]
-                        else:
-                            counts["damaged"] += 1
-                    counts["damaged"] += frames.jumped
-                    self.offset += frames.end
-                    if frames.end:
-                        want = CHUNK
-                    elif len(data) < want or self.offset + frames.need > size:
-                        break  # a tail: the writer has not finished it
-                    elif frames.need:
-                        want = frames.need
-                    else:  # damaged, and no sound header in the whole buffer
-                        self.offset += len(data) - HEADER + 1
-                self.unread = max(size - self.offset, 0)
-        except OSError as error:
-            raise SourceError(f"cannot be read: {error.strerror}", where=str(self.path)) from error
+    def _scan(self, stream: BinaryIO, size: int, counts: Counter[str]) -> Iterator[bytes]:
+        want = CHUNK
+        while True:
+            stream.seek(self.offset)
+            data = stream.read(want)
+            frames = _frames(data)
+            for start, length, good in zip(frames.starts, frames.lengths, frames.good, strict=True):
+                self.count += 1
+                if good:
+                    yield data[start : start + length]
+                else:
+                    counts["damaged"] += 1
+            counts["damaged"] += frames.jumped
+            self.offset += frames.end
+            if frames.end:
+                want = CHUNK
+            elif len(data) < want or self.offset + frames.need > size:
+                return  # a tail: the writer has not finished it
+            elif frames.need:
+                want = frames.need
+            else:  # damaged, and no sound header in the whole buffer
+                self.offset += len(data) - HEADER + 1
 
 
 class _Frames(NamedTuple):
@@ -338,5 +318,5 @@ FORMAT = Format(
     title="TensorBoard event files",
     sniff=_sniff,
     open=_open,
-    facts={"several runs": "the one that was begun last"},
+    picks="the one that was begun last",
 )

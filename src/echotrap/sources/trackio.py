@@ -265,6 +265,5 @@ FORMAT = Format(
     title="Trackio database or parquet export",
     sniff=_sniff,
     open=_open,
-    extensions=(".db", ".parquet"),
-    facts={"several runs": "the one that was begun last"},
+    picks="the one that was begun last",
 )

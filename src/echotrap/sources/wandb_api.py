@@ -330,5 +330,5 @@ FORMAT = Format(
     sniff=_sniff,
     open=_open,
     schemes=("wandb://", "https://", "http://"),
-    facts={"several runs": "the one that was begun last"},
+    picks="the one that was begun last",
 )

@@ -196,6 +196,5 @@ FORMAT = Format(
     title="CSV exported from W&B",
     sniff=_sniff,
     open=_open,
-    extensions=(".csv",),
-    facts={"several runs": "the one with most points"},
+    picks="the one with most points",
 )

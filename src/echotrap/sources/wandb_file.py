@@ -16,15 +16,15 @@ import struct
 import zlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
 from echotrap.errors import SourceError
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, choose_run
+from echotrap.sources.binary import RecordFile, unfinished
 from echotrap.sources.console import Console
 from echotrap.sources.jsonl import parse
 from echotrap.sources.tables import LoggedTable, TableStore, reward_functions, wandb_table
@@ -194,9 +194,7 @@ class WandbFileReader(Reader):
             "media": ("skipped", "logged media that are no table (images, histograms)"),
         }
         self.notes = [Note(*kinds[key], count) for key, count in sorted(self._counts.items()) if count]
-        tail = sum(log.unread for log in self._logs)
-        if tail:
-            self.notes.append(Note("incomplete", "bytes at the end that are no whole record yet", tail))
+        self.notes += unfinished(*self._logs)
         if self._ahead:
             self.notes.append(Note("supplemented", "steps that the log lacks were read from output.log", len(self._ahead)))
         if self._exit_code:
@@ -206,40 +204,19 @@ class WandbFileReader(Reader):
 _BAD = object()
 
 
-@dataclass(slots=True)
-class _TransactionLog:
-    """How far one ``.wandb`` file has been read."""
+class _TransactionLog(RecordFile):
+    """A ``.wandb`` file."""
 
-    path: Path
-    index: int
-    offset: int = 0
-    count: int = 0
-    unread: int = 0
+    __slots__ = ()
 
-    def shrank(self) -> bool:
-        """Whether the file is shorter than what was read of it, or gone."""
-        try:
-            return self.path.stat().st_size < self.offset
-        except FileNotFoundError:
-            return True
-
-    def records(self, counts: Counter[str]) -> Iterator[bytes]:
-        """Yield the whole records after ``offset`` and move it behind them."""
-        try:
-            with self.path.open("rb") as stream:
-                size = os.fstat(stream.fileno()).st_size
-                if not self.offset:
-                    head = stream.read(FILE_HEADER)
-                    if not (MAGIC + b"\0").startswith(head):
-                        raise SourceError("not a W&B transaction log", where=str(self.path))
-                    self.offset = len(head) if len(head) == FILE_HEADER else 0
-                if self.offset:
-                    yield from self._scan(stream, size, counts)
-                self.unread = size - self.offset
-        except OSError as error:
-            raise SourceError(f"cannot be read: {error.strerror}", where=str(self.path)) from error
-
-    def _scan(self, stream: Any, size: int, counts: Counter[str]) -> Iterator[bytes]:
+    def _scan(self, stream: BinaryIO, size: int, counts: Counter[str]) -> Iterator[bytes]:
+        if not self.offset:
+            head = stream.read(FILE_HEADER)
+            if not (MAGIC + b"\0").startswith(head):
+                raise SourceError("not a W&B transaction log", where=str(self.path))
+            if len(head) < FILE_HEADER:
+                return
+            self.offset = FILE_HEADER
         unpack, position = struct.Struct("<IHB").unpack_from, self.offset
         parts: list[bytes] | None = None  # of a record that has begun
         while True:
@@ -422,6 +399,5 @@ FORMAT = Format(
     title="W&B run on disk",
     sniff=_sniff,
     open=_open,
-    extensions=(".wandb",),
-    facts={"several runs": "the one that was begun last"},
+    picks="the one that was begun last",
 )
