@@ -13,6 +13,7 @@ import pytest
 
 from echotrap import ConfigError, open_run
 from echotrap.assemble import RunBuilder
+from echotrap.diagnosis import diagnose
 from echotrap.record import Run
 from echotrap.sources import open_reader
 from echotrap.sources.base import Reader, Row
@@ -312,6 +313,33 @@ def test_a_step_without_any_update_is_no_event(write: Write) -> None:
         for step in range(1, 16)
     ]
     assert not open_run(str(write(*rows))).nonfinite
+
+
+def test_all_update_metrics_gone_while_the_reward_goes_on(write: Write) -> None:
+    row = {"reward": 0.5, "loss": 0.01, "grad_norm": 1.0}
+    for gone in ({"loss": None, "grad_norm": None}, {}):
+        rows = [{"step": step, **(row if step <= 60 else {"reward": 0.5, **gone})} for step in range(1, 101)]
+        run = open_run(str(write(*rows)))
+        spelling, first = ("null", 61) if gone else ("missing", 62)
+        for name in ("loss", "grad_norm"):
+            steps = [item.step for item in run.nonfinite if item[1:] == (name, spelling, False)]
+            assert steps == list(range(first, 101))
+        assert any(f"loss is {spelling} from step {first} on" in note.message for note in run.notes)
+        report = diagnose(run)
+        assert next(item.severity for item in report.findings if item.detector == "non-finite") == "critical"
+
+
+@pytest.mark.parametrize("gone", [{"loss": None, "grad_norm": None}, {}], ids=["null", "missing"])
+def test_a_row_of_another_kind_now_and_then_is_no_event(write: Write, gone: dict[str, None]) -> None:
+    row = {"reward": 0.5, "loss": 0.01, "grad_norm": 1.0}
+    rows = [{"step": step, **(row if step % 10 else {"reward": 0.5, **gone})} for step in range(1, 101)]
+    assert not open_run(str(write(*rows))).nonfinite
+
+
+def test_an_optimiser_that_lags_the_rollouts_is_no_event(write: Write) -> None:
+    rows = [{"step": step, "reward": 0.5} for step in range(1, 41)]
+    updates = [{"step": step, "loss": 0.01, "grad_norm": 1.0} for step in range(1, 31)]
+    assert not open_run(str(write(*(row for pair in zip(rows, updates, strict=False) for row in pair), *rows[30:]))).nonfinite
 
 
 def test_nan_padding_of_evaluation_rows_is_no_event(tmp_path: Path) -> None:

@@ -266,7 +266,10 @@ def test_ragen_generic_spread_is_the_reward_s_only_when_the_filter_is() -> None:
 @pytest.mark.parametrize(
     ("keys", "version", "name", "assumed"),
     [
-        ("reward reward_std completion_length", None, "group_reward_std", True),
+        ("reward reward_std completion_length learning_rate epoch", None, "group_reward_std", True),
+        ("reward reward_std completion_length rewards/format", None, "group_reward_std", True),
+        ("reward reward_std completion_length", None, "reward_std", True),  # one key of TRL's proves nothing
+        ("reward reward_std", None, "reward_std", True),
         ("reward reward_std completions/mean_length", None, "group_reward_std", True),
         ("reward reward_std completions/mean_length entropy", None, "reward_std", True),
         ("reward reward_std completions/mean_length entropy policy_loss", None, "reward_std", True),

@@ -362,7 +362,7 @@ def test_a_folder_without_logs(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat, match="no log was found in this folder"):
         open_run(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UnknownFormat, match="no log was found in this folder"):
+    with pytest.raises(UnknownFormat, match="the folder is empty"):
         open_run(tmp_path / "empty")
 
 
@@ -404,6 +404,33 @@ def test_a_damaged_archive_gives_what_came_before(tmp_path: Path) -> None:
     run = open_run(path)
     assert 100 < len(run.steps) < 5000
     assert any("breaks off" in note.message for note in run.notes)
+
+
+def test_a_small_damaged_archive_too(tmp_path: Path) -> None:
+    data = "".join(f'{{"step": {step}, "reward": {math.sin(step)}}}\n' for step in range(1, 301)).encode()
+    path = tmp_path / "run.jsonl.gz"
+    packed = gzip.compress(data)
+    path.write_bytes(packed[: len(packed) * 9 // 10])
+    run = open_run(path)
+    assert 100 < len(run.steps) < 300
+    assert any("breaks off" in note.message for note in run.notes)
+    path.write_bytes(zstandard.compress(data)[:2000])  # zstd gives whole blocks only
+    with pytest.raises(EchotrapError, match="breaks off before anything can be read"):
+        open_run(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["verl/run.jsonl", "home_made/table.tsv"])
+def test_utf_16_with_a_byte_order_mark_is_read(tmp_path: Path, name: str, encoding: str) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(("\ufeff" + (HERE / name).read_text().replace("\n", "\r\n")).encode(encoding))
+    assert open_run(path).metrics.equals(open_run(HERE / name).metrics)
+
+
+def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
+    with pytest.raises(UnknownFormat, match="the folder is empty") as caught:
+        open_run(tmp_path)
+    assert "--input-format" not in str(caught.value)
 
 
 def test_deep_and_long_input_is_bounded(tmp_path: Path) -> None:

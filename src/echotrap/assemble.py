@@ -45,6 +45,7 @@ __all__ = ["RunBuilder"]
 
 MAX_EVENTS_PER_FIELD = 1000
 DENSE_ROWS = 5
+OUTCOMES = frozenset({"reward_mean", "success_rate"})
 CLOCKS = frozenset({"wall_time", "step_time", "epoch", "learning_rate", "num_tokens"})
 LITERALS = (NUMBER, NAN, INF, MINUS_INF, SPELLED)
 
@@ -335,7 +336,7 @@ class _Assembly:
         return ~lives & evaluated
 
     def _suspected(self, signals: Mapping[str, tuple[str, ...]]) -> Iterable[NonFinite]:
-        """A dense update metric that becomes null, or is absent twice in a row, while its siblings go on."""
+        """A dense update metric that becomes null, or is absent twice in a row, while others go on."""
         if self.reader.lossy or self.size <= DENSE_ROWS:
             return
         siblings = [name for name in signals if name in UPDATE_FIELDS or name == "learning_rate"]
@@ -344,25 +345,48 @@ class _Assembly:
             return
         alive = np.logical_or.reduce(list(there.values()))
         for name in siblings:
-            if name not in UPDATE_FIELDS or there[name][alive].all():
+            if name not in UPDATE_FIELDS:
                 continue
             nulls = np.logical_or.reduce([self._present(key, NULL) for key in signals[name]])
-            steps, here, null = self.placed.index[alive | nulls], there[name][alive | nulls], nulls[alive | nulls]
-            dense = _count_before(here)
-            since, count = -1, 0
-            for at in np.flatnonzero(~here).tolist():
-                if dense[at] >= DENSE_ROWS:
-                    since, count = at, 0
-                elif since < 0 or at != since + count:
-                    since = -1  # its row before was absent too, or it was not dense: a sparse key
-                    continue
-                count += 1
-                if count > 20:
-                    continue
+            found = list(self._gaps(name, alive, there[name], nulls))
+            outcome = self._outcome_beside(signals, name) & ~alive
+            if outcome.any():
+                found += self._gaps(name, alive | outcome, there[name], nulls, only=outcome)
+            if found:
+                what = " or ".join(sorted({item.spelling for item in found}))
+                first = min(item.step for item in found)
+                self.notes.append(Note("suspected", f"{name} is {what} from step {first} on, while others go on", len(found)))
+            yield from found
+
+    def _gaps(self, name: str, rows: Flags, there: Flags, nulls: Flags, only: Flags | None = None) -> Iterator[NonFinite]:
+        """Suspicions where a dense signal is not there; with ``only``, of gaps in which no update metric at all is there.
+
+        An update may be skipped for a step or two, and one row may be written by something else. So the latter count from the
+        second null on, and where the keys are absent, only if they never come back.
+        """
+        steps, here, null = self.placed.index[rows], there[rows], nulls[rows]
+        alone = None if only is None else only[rows]
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], ~here, [False]))))
+        dense = _count_before(here)
+        for start, stop in edges.reshape(-1, 2).tolist():
+            if dense[start] < DENSE_ROWS or (alone is not None and (stop - start < 2 or not alone[start:stop].all())):
+                continue
+            gone = alone is None or (stop == len(here) and stop - start >= DENSE_ROWS and "filter_kept_frac" not in self.signals)
+            for at in range(start, min(stop, start + MAX_EVENTS_PER_FIELD)):
                 if null[at]:
                     yield NonFinite(int(steps[at]), name, "null", certain=False)
-                elif count >= 2:
+                elif at > start and gone:
                     yield NonFinite(int(steps[at]), name, "missing", certain=False)
+
+    def _outcome_beside(self, signals: Mapping[str, tuple[str, ...]], name: str) -> Flags:
+        """Steps with a reward, where the log calls that write it are those that write the signal."""
+        found = np.zeros(self.size, bool)
+        for reward in OUTCOMES & signals.keys():
+            for key in signals[reward]:
+                written = self.table.cells(key)[1] == NUMBER
+                if any((written & (self.table.cells(other)[1] == NUMBER)).any() for other in signals[name]):
+                    found |= self._present(key, NUMBER)
+        return found
 
     # -- what the rules of derived.py see --------------------------------------------------------------------------------------
 

@@ -150,6 +150,8 @@ class Card:
         Papers, repositories, issues.
     units : Mapping
         Unit of each evidence number, where it has one.
+    tell : str
+        Which point of an episode the message is about: ``"now"`` (the last), ``"worst"`` (the highest score), ``"alarm"``.
     """
 
     id: str
@@ -165,6 +167,7 @@ class Card:
     gates: tuple[Gate, ...] = STANDARD_GATES
     code: str = ""
     units: Mapping[str, str] = field(default_factory=dict)
+    tell: Literal["now", "worst", "alarm"] = "now"
 
 
 @dataclass(frozen=True, eq=False)

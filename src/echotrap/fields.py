@@ -218,7 +218,7 @@ FIELDS: dict[str, Field] = {field.name: field for field in _TABLE}
 """All canonical signals by name."""
 
 SIGNATURE: tuple[tuple[str, ...], ...] = (
-    ("group_reward_std", "rw_ratio", "zero_std_frac"),
+    ("group_reward_std", "rw_ratio", "zero_std_frac", "reward_std"),
     ("entropy",),
     ("grad_norm",),
     ("cross_rollout_share", "rep_4", "retrieval_acc"),
@@ -666,7 +666,8 @@ MARKS: tuple[tuple[str, str], ...] = (
     ("ms-swift", "global_step/max_steps"),
     ("AsyncGRPO", "reward ratio weight_sync_time_s"), ("AsyncGRPO", "reward ratio training_tok/s"),
     ("Unsloth", "completion_length completions/mean_length reward"), ("Unsloth", "sampling/rollout_kl_k1/mean"),
-    ("TRL", "completions/mean_length reward"), ("TRL", "completion_length reward"),
+    ("TRL", "completions/mean_length reward"),
+    ("TRL", "completion_length reward learning_rate epoch"), ("TRL", "completion_length reward rewards/*"),
     ("TRL", "frac_reward_zero_std reward learning_rate epoch"),
     ("verl", "critic/score/mean"), ("verl", "actor/grad_norm"), ("verl", "val-core/*"),
 )  # fmt: skip

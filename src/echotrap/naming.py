@@ -169,6 +169,9 @@ def name_keys(
     evals = {key: name for key, name in evals.items() if key not in used}
     if framework in ("TRL", "Unsloth"):
         _trl_reward_std(known, signals, provenance, notes, version)
+    elif framework is None and signals.get("reward_std") == ("reward_std",):
+        provenance["reward_std"] = "assumed"
+        notes.append(Note("assumed", "reward_std is read as batch reward std: nothing says that it is taken within groups"))
     taken = set[str]()
     for key in evals:
         name = _eval_name(known.plain[key], own)

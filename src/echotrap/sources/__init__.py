@@ -115,6 +115,8 @@ def look(path: Path) -> Head:
     if path.exists() and not path.is_file():
         raise SourceError("is neither a file nor a folder", where=str(path))
     data = read_head(path)
+    if not data and path.stat().st_size:
+        raise SourceError("the compressed stream breaks off before anything can be read", where=str(path))
     if not data.strip():
         raise SourceError("the file is empty", where=str(path), cure="is the run writing somewhere else?")
     return Head(path, data)
@@ -125,8 +127,11 @@ def sniff(head: Head) -> Format:
     scores = {item.name: item.sniff(head) for item in formats().values()}
     best = max(scores, key=lambda name: scores[name])
     if scores[best] <= 0:
-        what = "no log was found in this folder" if head.is_folder else "this is no log that echotrap knows"
+        what = "this is no log that echotrap knows"
         cure = "name the format with --input-format, echotrap formats lists them"
+        if head.is_folder:
+            what = "no log was found in this folder" if head.entries else "the folder is empty"
+            cure = "name the file that the run logs to" if head.entries else "is the run writing somewhere else?"
         if head.data.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")) or b"/data.pkl" in head.data:
             what = "this is a pickle, which is never loaded, because loading runs what is in it"
             cure = "save the rollouts as JSON lines (prompt, response, reward, group, step) from the training script"

@@ -63,8 +63,9 @@ def read_document(path: Path) -> tuple[Any, list[Note]]:
     parts: list[bytes] = []
     size, notes = 0, list[Note]()
     with open_bytes(path) as file:
+        read = getattr(file, "read1", file.read)  # what a broken stream still gives
         try:
-            while part := file.read(1 << 22):
+            while part := read(1 << 22):
                 parts.append(part)
                 size += len(part)
                 if size > MAX_BYTES:

@@ -1,7 +1,8 @@
-"""Lines of a text log: plain, gzip or zstd, read in blocks and followed while the file grows."""
+"""Lines of a text log: UTF-8 or UTF-16, plain, gzip or zstd, read in blocks and followed while the file grows."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import io
@@ -9,7 +10,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from echotrap.errors import SourceError
 
@@ -21,10 +22,11 @@ MAX_LINE = 1 << 26
 """Longer lines are skipped and counted; no metrics row is this long."""
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading; gzip and zstd, told by their first bytes, are decompressed on the way."""
+    """Open a file for reading; gzip, zstd and UTF-16, told by their first bytes, are decoded on the way."""
     try:
         raw = path.open("rb")
     except FileNotFoundError:
@@ -44,7 +46,34 @@ def open_bytes(path: Path) -> IO[bytes]:
         import zstandard
 
         return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
+    if magic.startswith(UTF16):
+        return io.BufferedReader(_Utf8(raw), BLOCK)
     return raw
+
+
+class _Utf8(io.RawIOBase):
+    """UTF-16 text, as PowerShell redirects it, given as UTF-8."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = b"more"
+        while not self._ready and block:
+            block = self._raw.read(BLOCK)
+            self._ready = self._decoder.decode(block, final=not block).encode("utf-8", "replace")
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def damage() -> tuple[type[Exception], ...]:
@@ -58,8 +87,9 @@ def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
     """The first bytes of a file after decompression, as far as they can be read."""
     with open_bytes(path) as file:
         parts: list[bytes] = []
+        read = getattr(file, "read1", file.read)  # what a broken stream still gives
         with contextlib.suppress(*damage()):
-            while size > 0 and (part := file.read(size)):
+            while size > 0 and (part := read(size)):
                 parts.append(part)
                 size -= len(part)
         return b"".join(parts)
