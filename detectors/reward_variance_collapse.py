@@ -113,8 +113,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
 
     def told(name: str, missing: float | str) -> np.ndarray:
         rows = np.array([stats.as_of(np.asarray(getattr(view, name)), view.steps, steps, missing) for view in views])
-        chosen: np.ndarray = rows[worst, np.arange(len(steps))]
-        return chosen
+        return np.asarray(rows[worst, np.arange(len(steps))])
 
     evidence = {name: told(key, np.nan) for name, key in (("value", "values"), ("baseline", "normal"), ("ratio", "ratio"))}
     evidence["signal"] = np.array([view.name for view in views])[worst]
