@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -249,7 +249,7 @@ def acts_in(text: str) -> list[Act]:
     return [Act(m["tag"] or "code", (m["body"] if m["tag"] else m["code"]).strip(), bool(m["end"] or m["fence"])) for m in found]
 
 
-def fabricates(rollout: Rollout) -> bool:
+def fabricates(rollout: Rollout, said: Sequence[tuple[str, str]] | None = None) -> bool:
     """Whether the policy wrote a tool's result itself.
 
     Where tools speak under their own role, any closed block of results in the policy's turns is its own. Where they speak in
@@ -262,7 +262,7 @@ def fabricates(rollout: Rollout) -> bool:
     >>> fabricates(Rollout(1, "So <information>a bird</information> it is."))
     True
     """
-    said = dialogue(rollout)
+    said = dialogue(rollout) if said is None else said
     roles = [role for role, _ in said]
     first = roles.index("assistant") if "assistant" in roles else len(roles)
     if any(role in ("user", "tool", "ipython") for role in roles[first:]):
@@ -274,7 +274,7 @@ def fabricates(rollout: Rollout) -> bool:
     if rollout.messages:
         return False
     for (before, text), (role, block) in pairwise(said):
-        if role == "environment" and before == "assistant" and RESULT.search(block) and not _CALLED.search(text):
+        if role == "environment" and before == "assistant" and not _CALLED.search(text[-200:]) and RESULT.search(block):
             return True
     return False
 
