@@ -20,7 +20,7 @@ A ``loss`` near zero is normal in on-policy GRPO and is not looked at.
 Example
 -------
 >>> import numpy as np, pandas as pd
->>> from echotrap.detector import Level, episodes
+>>> from echotrap.detector import STANDARD_GATES, Level, episodes
 >>> from echotrap.record import Run
 >>> norm = np.concatenate((np.full(40, 0.5), np.full(20, 0.0005)))
 >>> frame = pd.DataFrame({"grad_norm": norm}, index=pd.Index(range(1, 61), name="step"))
@@ -50,7 +50,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from echotrap import stats
-from echotrap.detector import Card, Detector, Level, NotEvaluated, Remedy, Track, knob
+from echotrap.detector import STANDARD_GATES, Card, Detector, Level, NotEvaluated, Remedy, Track, knob
 from echotrap.record import Run
 
 
@@ -102,6 +102,7 @@ DETECTOR = Detector(
         highest=Level.WARNING,
         needs=(("grad_norm",),),
         uses=("zero_std_frac", "entropy", "is_ratio_mean", "learning_rate"),
+        gates=(*STANDARD_GATES, "not-risen"),
         message="gradient norm {value:.3g}; exactly zero on {zero_share:.0%} of the last 20 steps",
         remedies=(
             Remedy(

@@ -20,7 +20,7 @@ run so far, at least 50 and at most 200 steps.
   `cross-rollout-repetition` at watch.
 * stage 2, suspected: stage 1 that has lasted for 10 steps and, within M, an abnormal entropy (`entropy-collapse` or
   `entropy-eruption`) or a repetition detector of another kind at watch, while the outcome sets no new best. Where it stands
-  well above its start, spread and entropy fall by convergence too: then dispersion must be at warning, or the text speak.
+  well above its start, spread and entropy fall by convergence too: then the text must speak.
 * stage 3, confirmed: stage 2 and, within M, `gradient-spike` or `performance-drop` at warning; or all three published signs
   within M; or `format-floor` at critical while answers are not cut. A true trap may keep an adequate reward; so, while the
   outcome is not improving and the task is not solved, also dispersion and text both at warning within M; and, where the outcome
@@ -110,7 +110,7 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     quiet = ~(dispersion | text | floor | at(watch, "performance-drop"))
     over = stats.held(quiet, symptoms.steps, params.exit_steps).on
     first = dispersion | echo
-    unexplained = ~symptoms.risen | at(warning, *DISPERSION) | echo  # by convergence
+    unexplained = ~symptoms.risen | echo  # by convergence
     lasts = stats.held(dispersion, symptoms.steps, params.exit_steps).on | echo
     forming = stats.latch(first, over)
     second = forming & remembered(lasts) & (remembered(entropy) | (remembered(dispersion) & text)) & stuck & unexplained

@@ -136,6 +136,7 @@ DETECTOR = Detector(
         highest=Level.CRITICAL,
         needs=(("grad_norm",),),
         uses=("reward_mean", "eval_score"),
+        tell="worst",
         message="gradient norm {value:.3g} is {factor:.0f} times its usual {typical:.3g}",
         remedies=(
             Remedy(

@@ -102,7 +102,10 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         stats.lingering(other | suspect, steps, quiet),
         stats.lingering(certain | stats.held(suspect, row, params.suspect_rows).on, steps, quiet),
     )
-    evidence = {"count": count, "what": words.astype(np.str_)}
+    seen = np.maximum.accumulate(np.where(count > 0, row, -1))  # between events the last one is told
+    last = np.where(seen >= 0, steps[np.maximum(seen, 0)], np.nan).astype(np.float64)
+    what = words.astype(np.str_)[np.maximum(seen, 0)]
+    evidence = {"count": count, "what": what, "rows": np.cumsum(count > 0).astype(np.float64), "last": last}
     return Track(steps, level, onset, count, np.zeros(n), evidence)
 
 
@@ -116,7 +119,7 @@ DETECTOR = Detector(
         needs=(),
         uses=tuple(sorted(UPDATE | REWARD)),
         gates=(),
-        message="not finite at step {step}: {what}",
+        message="not finite at {rows:.0f} steps so far, last at step {last:.0f}: {what}",
         remedies=(
             Remedy(
                 "Go back to the last checkpoint whose metrics were finite",

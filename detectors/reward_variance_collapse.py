@@ -14,11 +14,16 @@ curves it confirms a collapse rather than announcing one.
 How it decides
 --------------
 ``ratio = value / baseline``, baseline = median of the first 20 steps, times what a rising outcome leaves of the spread by
-itself (``sqrt(p (1 - p))`` against its start, where the scale of the reward is known).
+itself (``sqrt(p (1 - p))`` against its start, where the scale of the reward is known; where it is not, an outcome that stands
+well above its start explains any fall, and no more than a watch is given).
 
-With R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.3``, for 5 steps, while the reward is neither at its floor nor at
-its ceiling (R_w is undefined there). Without R_w: watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps. In both
-cases for so long that the signal's own history makes it unlikely (chance 0.05 and 0.001): with a few small groups single steps
+* R_w, while the reward is neither at its floor nor at its ceiling (it is undefined there): watch when ``ratio < 0.5``, warning
+  when ``ratio < 0.3``, for 5 steps.
+* in-group std: watch when ``ratio < 0.5``, warning when ``ratio < 0.1``, for 5 steps.
+* the std of the whole batch, where nothing better is logged: watch when ``ratio < 0.25``, warning when ``ratio < 0.1``. It bounds
+  the in-group spread from above.
+
+Each for so long that the signal's own history makes it unlikely (chance 0.05 and 0.001): with a few small groups single steps
 have no spread. It clears above 0.7.
 
 ``preset="ragen"`` is RAGEN's own stop rule: each of the last 10 steps below 10 % of the mean of the first 10;
@@ -27,7 +32,7 @@ have no spread. It clears above 0.7.
 Example
 -------
 >>> import numpy as np, pandas as pd
->>> from echotrap.detector import Level, episodes
+>>> from echotrap.detector import STANDARD_GATES, Level, episodes
 >>> from echotrap.record import Run
 >>> std = np.concatenate((np.full(40, 0.4), np.linspace(0.4, 0.02, 20), np.full(40, 0.02)))
 >>> frame = pd.DataFrame({"group_reward_std": std}, index=pd.Index(range(1, 101), name="step"))
@@ -54,12 +59,12 @@ RAGEN, arXiv 2504.20073, section 4 and appendix B; mll-lab-nu/RAGEN ``ragen/trai
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from echotrap import stats
-from echotrap.detector import Card, Detector, Level, NotEvaluated, Remedy, Track, knob
+from echotrap.detector import STANDARD_GATES, Card, Detector, Level, NotEvaluated, Remedy, Track, knob
 from echotrap.record import Run
 
 
@@ -79,60 +84,86 @@ class Params:
     preset: Literal["default", "ragen", "ragen-paper"] = "default"
 
 
+class View(NamedTuple):
+    """One measure of the spread against its start, and where it is low for long enough."""
+
+    name: str
+    steps: stats.Steps
+    values: stats.Floats
+    normal: stats.Floats
+    ratio: stats.Floats
+    watch: stats.Held
+    warning: stats.Held
+
+
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
     """Judge the spread of rewards inside prompt groups."""
     if params.preset != "default":
         return _ragen(run, window_steps=10 if params.preset == "ragen" else 5)
-    if run.has("rw_ratio"):
-        name, warning_ratio = "rw_ratio", params.warning_rw_ratio
-        steps, values = run.series(name)
-        reward = run.at("success_rate" if run.has("success_rate") else "reward_mean", steps)
+    spread = "group_reward_std" if run.has("group_reward_std") else "reward_std"
+    views = [_view(run, name, params) for name in ("rw_ratio", spread) if run.has(name)]
+    steps = stats.union(*(view.steps for view in views))
+    level, onset = stats.ladder(
+        stats.either(*(stats.spread(view.watch, view.steps, steps) for view in views)),
+        stats.either(*(stats.spread(view.warning, view.steps, steps) for view in views)),
+    )
+    ratios = np.array([stats.as_of(view.ratio, view.steps, steps, np.nan) for view in views])
+    flagged = np.array([stats.spread(view.watch, view.steps, steps).on for view in views])
+    worst = np.argmin(np.where(np.isfinite(ratios), ratios + 10.0 * ~flagged, np.inf), axis=0)  # a flagged view speaks first
+
+    def told(name: str, missing: float | str) -> np.ndarray:
+        rows = np.array([stats.as_of(np.asarray(getattr(view, name)), view.steps, steps, missing) for view in views])
+        return np.asarray(rows[worst, np.arange(len(steps))])
+
+    evidence = {name: told(key, np.nan) for name, key in (("value", "values"), ("baseline", "normal"), ("ratio", "ratio"))}
+    evidence["signal"] = np.array([view.name for view in views])[worst]
+    return Track(steps, level, onset, evidence["ratio"], np.full(len(steps), params.watch_ratio), evidence)
+
+
+def _view(run: Run, name: str, params: Params) -> View:
+    """Judge one measure. The batch's own spread holds that between prompts too: only its near end says that of the groups."""
+    steps, values = run.series(name)
+    normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
+    watch_ratio, warning_ratio = params.watch_ratio, params.warning_ratio
+    at, outcome = run.series("success_rate" if run.has("success_rate") else "reward_mean")
+    if name == "rw_ratio":
+        warning_ratio = params.warning_rw_ratio
+        reward = stats.as_of(outcome, at, steps, np.nan)
         floor, ceiling = stats.running_min(reward), stats.running_max(reward)
         margin = params.mid_reward_margin * (ceiling - floor)
         defined = (reward > floor + margin) & (reward < ceiling - margin)
+        sure = defined
     else:
-        name, warning_ratio = "group_reward_std", params.warning_ratio
-        steps, values = run.series(name)
+        left = _explained(run, steps, params)
+        normal = normal * np.where(np.isfinite(left), left, 1.0)
+        watch_ratio = params.watch_ratio if name == "group_reward_std" else params.watch_ratio / 2
         defined = np.ones(len(steps), bool)
-    normal = stats.baseline(values, steps, window_steps=params.baseline_steps, arm_steps=run.arm_steps)
-    if name == "group_reward_std":
-        normal = normal * _explained(run, steps, params)
+        sure = np.isfinite(left) | ~stats.as_of(stats.risen(outcome, at), at, steps, False)
     ratio = stats.ratio(values, normal)
     window = params.window_steps
-    back, off = ~(defined & (ratio < params.clear_ratio)), ~(defined & (ratio < params.watch_ratio))
-    level, onset = stats.ladder(
-        stats.held(defined & (ratio < params.watch_ratio), steps, window, release=back, chance=params.watch_chance),
-        stats.held(defined & (ratio < warning_ratio), steps, window, release=off, chance=params.warning_chance),
+    back, off = ~(defined & (ratio < params.clear_ratio)), ~(sure & (ratio < params.watch_ratio))
+    return View(
+        name,
+        steps,
+        values,
+        normal,
+        ratio,
+        stats.held(defined & (ratio < watch_ratio), steps, window, release=back, chance=params.watch_chance),
+        stats.held(sure & (ratio < warning_ratio), steps, window, release=off, chance=params.warning_chance),
     )
-    evidence = {"signal": name, "value": values, "baseline": normal, "ratio": ratio}
-    return Track(steps, level, onset, ratio, np.full(len(steps), params.watch_ratio), evidence)
 
 
 def _explained(run: Run, steps: stats.Steps, params: Params) -> stats.Floats:
-    """What a rising outcome leaves of the spread by itself: a yes-or-no reward of mean p has the spread sqrt(p (1 - p))."""
-    share = _position(run, steps)
+    """What a rising outcome leaves of the spread by itself: a yes-or-no reward of mean p has the spread sqrt(p (1 - p)).
+
+    NaN where the scale of the outcome is unknown: then nobody can say what convergence would have left.
+    """
+    share = run.outcome_position(steps)
     spread = np.sqrt(np.clip(share * (1 - share), 0.0, 0.25))
     start = stats.as_of(stats.baseline(share, steps, off_factor=None, window_steps=params.baseline_steps), steps, steps, np.nan)
     before = np.sqrt(np.clip(start * (1 - start), 0.0, 0.25))
     left = np.divide(spread, before, out=np.ones(len(steps)), where=(before > 0) & (share > start))
-    return np.where(np.isfinite(left), np.clip(left, 0.0, 1.0), 1.0)
-
-
-def _position(run: Run, steps: stats.Steps) -> stats.Floats:
-    """Where between its lowest and highest value the outcome stands (10-step mean); NaN where the scale is unknown."""
-    if run.has("success_rate"):
-        at, values = run.series("success_rate")
-        return stats.as_of(stats.trailing(values, at, 10, "mean"), at, steps, np.nan)
-    at, values = run.series("reward_mean")
-    smooth = stats.as_of(stats.trailing(values, at, 10, "mean"), at, steps, np.nan)
-    if run.has("reward_min") and run.has("reward_max"):
-        low, high = (stats.running_min(run.at("reward_min", steps)), stats.running_max(run.at("reward_max", steps)))
-    else:
-        unit = (stats.running_min(smooth) >= 0) & (stats.running_max(smooth) <= 1)
-        low, high = np.zeros(len(steps)), np.where(unit, 1.0, np.nan)
-    low = np.full(len(steps), run.config.reward_min) if run.config.reward_min is not None else low
-    high = np.full(len(steps), run.config.reward_max) if run.config.reward_max is not None else high
-    return stats.ratio(smooth - low, high - low)
+    return np.where(np.isfinite(share), np.clip(left, 0.0, 1.0), np.nan)
 
 
 def _ragen(run: Run, window_steps: int) -> Track:
@@ -155,8 +186,9 @@ DETECTOR = Detector(
         title="rewards inside prompt groups have become the same",
         family="reward",
         highest=Level.WARNING,
-        needs=(("rw_ratio", "group_reward_std"),),
+        needs=(("rw_ratio", "group_reward_std", "reward_std"),),
         uses=("reward_mean", "success_rate", "zero_std_frac"),
+        gates=(*STANDARD_GATES, "not-risen"),
         message="{signal} fell to {value:.3g}, {ratio:.0%} of its baseline {baseline:.3g}",
         remedies=(
             Remedy(

@@ -1,6 +1,7 @@
 """How tools are used, in the dialects that frameworks write, and what a reward cannot tell apart."""
 
 import json
+import time
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from echotrap.rollouts import MemoryStore, Message, Rollout
 from echotrap.text.measure import measure
 from echotrap.text.parse import parse
 from echotrap.text.rewards import error_of, expected_calls, reward_signals, ties_of
-from echotrap.text.tools import ACTION, Use, calls_in_json, loops, repeated, spelled, use_of
+from echotrap.text.tools import ACTION, Use, behaviour, calls_in_json, evidenced, loops, repeated, spelled, use_of
 from echotrap.tool_rewards import ToolCall
 
 SEARCH_R1 = Rollout(
@@ -64,6 +65,18 @@ VERIFIERS = Rollout(
     ),
 )
 
+R1_SEARCHER = Rollout(
+    1,
+    "<think>I look.</think><|begin_of_query|> falcon <|end_of_query|>\n<|begin_of_documents|>A bird.<|end_of_documents|>\n"
+    "<answer>bird</answer>",
+)
+QWEN_CODER = Rollout(
+    1, "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\ntwo\n</parameter>\n</function>\n</tool_call>"
+)
+GLM = Rollout(1, "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>")
+
+PAGES = [f"page{number}" for number in range(60)]
+
 
 def use(rollout: Rollout) -> Use:
     return use_of(rollout, parse(rollout))
@@ -78,6 +91,9 @@ def use(rollout: Rollout) -> Use:
         pytest.param(RAGEN, [], "Up", id="RAGEN"),
         pytest.param(OPENAI, ['get_time(zone="Lyon")', 'get_time(zone="CET")'], "It is 12:04.", id="OpenAI"),
         pytest.param(QWEN, ['search(query="falcon")'], "A bird of prey.", id="Qwen"),
+        pytest.param(R1_SEARCHER, ['search(query="falcon")'], "bird", id="R1-Searcher"),
+        pytest.param(QWEN_CODER, ['add(a=1, b="two")'], "", id="Qwen3-Coder"),
+        pytest.param(GLM, ["add(a=1)"], "", id="GLM"),
         pytest.param(VERIFIERS, ['search(query="falcon")'], "bird", id="verifiers"),
     ],
 )
@@ -85,6 +101,7 @@ def test_calls_and_answer_of_each_dialect(rollout: Rollout, calls: list[str], an
     found = use(rollout)
     assert [spelled(act.call) for act in found.calls] == calls
     assert found.answer == answer
+    assert sum(turn.malformed for turn in parse(rollout).turns) == 0
     assert (found.malformed, found.void, found.fabricated) == (0, 0, False)
 
 
@@ -152,6 +169,12 @@ def test_a_step_without_tools_has_no_tool_signals() -> None:
         [Rollout(1, f"<think>so</think><answer>{k}</answer>", group="a", reward=float(k)) for k in range(4)]
     ).signals
     assert not {name for name in signals if "call" in name or name.startswith(("tool", "void", "evidence", "fabricated"))}
+
+
+@pytest.mark.parametrize(("answer", "found"), [("Loire", 1.0), ("Rhine", 0.0), ("France", np.nan), (" ".join(PAGES), np.nan)])
+def test_evidence_is_asked_of_answers_that_can_be_traced(answer: str, found: float) -> None:
+    item = replace(SEARCH_R1, text=SEARCH_R1.text.replace("<answer>Loire", f"<answer>{answer}"))
+    np.testing.assert_equal(evidenced(use(item), item.prompt or ""), found)
 
 
 def test_near_duplicate_queries() -> None:
@@ -276,3 +299,25 @@ def test_copies_that_are_paid_unequally() -> None:
     signals = reward_signals(rollouts, [Use()] * 6, np.zeros(6, int), grouped=True)
     assert signals["unequal_copies_frac"] == pytest.approx(3 / 5)
     assert signals["reward_levels"] == 3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "<information>x" * 20_000,
+        "<tool_call><function=f>" + "<parameter=a>" * 20_000,
+        "<tool_call>f\n" + "<arg_key>a</arg_key><arg_value>" * 10_000 + "</tool_call>",
+        "<search>same</search>" * 5_000,
+        "\\boxed{" * 20_000,
+        "<search>x</search><information>" + "\n" * 200_000 + "</information>",
+    ],
+    ids=["results", "parameters", "arguments", "queries", "boxes", "newlines"],
+)
+def test_hostile_text_takes_no_long_time(said: str) -> None:
+    gold = json.dumps([{"name": "search", "arguments": {"query": str(k)}} for k in range(2_000)])
+    items = [Rollout(1, said + str(k), group="a", reward=0.0, extra={"gts": gold}) for k in range(2)]
+    begun = time.perf_counter()
+    uses = [use(item) for item in items]
+    behaviour(items, [parse(item) for item in items], uses, [evidenced(one, "") for one in uses])
+    reward_signals(items, uses, np.zeros(2, int), grouped=True)
+    assert time.perf_counter() - begun < 10

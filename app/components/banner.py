@@ -9,9 +9,10 @@ from itertools import zip_longest
 import streamlit as st
 
 from echotrap.app import page
-from echotrap.report import Lever, Report
+from echotrap.render import words
+from echotrap.report import Report
 
-__all__ = ["banner", "levers", "settings"]
+__all__ = ["banner", "settings"]
 
 
 def banner(report: Report) -> None:
@@ -29,10 +30,11 @@ def banner(report: Report) -> None:
         f'<span class="et-part {part.provenance}" title="{escape(part.signal or "not in the log")}">{part.part}</span>'
         for part in coverage.signature
     )
+    levers = words.remedies(report, most=4)
     rows = [
         ("why", _list(verdict.why)),
         ("against", _list(verdict.against)),
-        ("do now", _list((lever.action for lever in levers(report)[:4]), (lever.cost for lever in levers(report)[:4]))),
+        ("do now", _list((lever.action for lever in levers), (lever.cost for lever in levers))),
         ("signals", f'<span class="et-parts"><b>{coverage.present} of {coverage.of}</b> {parts}</span>'),
     ]
     grid = "".join(f"<span>{name}</span><span>{content}</span>" for name, content in rows if content)
@@ -44,24 +46,12 @@ def banner(report: Report) -> None:
     )
 
 
-def levers(report: Report) -> tuple[Lever, ...]:
-    """What to do, worst finding first, each lever once."""
-    rank = {"critical": 0, "warning": 1, "info": 2}
-    leading = sorted((f for f in report.findings if f.suppressed_by is None), key=lambda f: rank[f.severity])
-    seen: dict[str, Lever] = {}
-    for finding in leading:
-        if finding.severity != "info":
-            for lever in finding.remedy:
-                seen.setdefault(lever.action, lever)
-    return tuple(seen.values())
-
-
 def settings(report: Report) -> None:
     """The configuration keys of the framework in use that carry the remedies, ready to copy."""
-    keys = [lever.key for lever in levers(report) if lever.key]
-    if keys:
+    lines = words.settings(report)
+    if lines:
         st.markdown(f"**Settings for {page.plain(report.run.framework or 'your trainer')}**")
-        st.code("\n".join(keys[:6]), language=None, wrap_lines=True)
+        st.code("\n".join(lines), language=None, wrap_lines=True)
 
 
 def _fact(name: str, step: int | None) -> str:

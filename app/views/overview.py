@@ -5,17 +5,17 @@ from __future__ import annotations
 import streamlit as st
 
 from echotrap.app import page
-from echotrap.app.components.banner import banner, levers, settings
+from echotrap.app.components.banner import banner, settings
 from echotrap.app.components.chart import chart
 from echotrap.app.components.findings import findings, proof
 from echotrap.app.components.step_bar import step_bar
-from echotrap.render import charts
+from echotrap.render import charts, words
 
 
 def overview() -> None:
     seen = page.snapshot()
     report = seen.report
-    if any(lever.key for lever in levers(report)):
+    if words.settings(report):
         left, right = st.columns([3, 2])
         with left:
             banner(report)

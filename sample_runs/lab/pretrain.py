@@ -57,7 +57,7 @@ class Phase:
 PHASES = {
     "bandit": [Phase(500, 2e-3, 32)],
     "tool": [Phase(400, 2e-3, 32), Phase(360, 1e-3, 32, copy_share=0.5), Phase(240, 5e-4, 32)],
-    "tool-few": [Phase(300, 2e-3, 32)],
+    "tool-few": [Phase(150, 2e-3, 32)],
     "lake": [Phase(600, 2e-3, 16)],
 }
 

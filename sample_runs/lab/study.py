@@ -162,12 +162,11 @@ def write_figure(question: str, found: dict[str, dict[int, dict[str, dict[int, f
     """Draw the mean over the seeds, all arms side by side."""
     panels = []
     for key, label in SHOWN.items():
-        lines = {arm: mean_over_seeds(seeds, key) for arm, seeds in found.items()}
+        lines = {f"{arm} ({len(seeds)})": mean_over_seeds(seeds, key) for arm, seeds in found.items()}
         lines = {arm: line for arm, line in lines.items() if line}
         if lines:
             panels.append((label, lines, key == "grad_norm"))
-    seeds = max(len(runs) for runs in found.values())
-    title = f"{question}: mean over {seeds} seeds, windows of {WINDOW} steps"
+    title = f"{question}: mean over the seeds, windows of {WINDOW} steps"
     (OUTPUT / f"{question}.svg").write_text(pictures.picture(title, panels), encoding="utf-8")
 
 
@@ -194,16 +193,24 @@ def report() -> None:
             continue
         write_tables(question, found)
         write_figure(question, found)
-        print(question)
-        for arm, seeds in found.items():
-            for seed, series in seeds.items():
-                last = max(series["reward"])
-                shown = []
-                for key in SHOWN:
-                    early = measures.window_mean(series.get(key, {}), 1, EARLY)
-                    late = measures.window_mean(series.get(key, {}), last - LATE + 1, last)
-                    shown.append(f"{key} {early:.3g}>{late:.3g}")
-                print(f"  {arm} s{seed}: " + ", ".join(shown))
+        print(f"{question}\n\n{summary_table(found)}\n")
+
+
+def summary_table(found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> str:
+    """Markdown table: every measure of every arm, first and last steps, mean over the seeds and range of the last."""
+    heads = [f"{arm}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}" for arm, seeds in found.items()]
+    lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for key, label in SHOWN.items():
+        cells = [_early_to_late([series.get(key, {}) for series in seeds.values()]) for seeds in found.values()]
+        lines.append(f"| {label.removesuffix(' (log)')} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _early_to_late(runs: list[dict[int, float]]) -> str:
+    early = [measures.window_mean(run, 1, EARLY) for run in runs]
+    late = [measures.window_mean(run, max(run, default=0) - LATE + 1, max(run, default=0)) for run in runs]
+    cell = f"{statistics.fmean(early):.2g} to {statistics.fmean(late):.2g}"
+    return f"{cell} ({min(late):.2g} .. {max(late):.2g})" if len(runs) > 1 else cell
 
 
 def main() -> None:

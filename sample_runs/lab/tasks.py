@@ -199,9 +199,9 @@ DECOY_TOOLS = ["add_event", "create_reminder", "schedule"]
 CALL_PATTERN = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
-FEW_TITLES = ["review", "lunch", "workshop", "interview", "party", "lesson", "yoga", "dentist"]
-WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
-FEW_DURATIONS = [15, 20, 30, 45, 60, 90]
+FEW_TITLES = ["review", "lunch", "workshop"]
+WEEKDAYS = ["Monday", "Friday"]
+FEW_DURATIONS = [30, 60]
 _TITLES = f"(?:{'|'.join(TITLE_FIRST)}) (?:{'|'.join(TITLE_SECOND)})|{'|'.join(FEW_TITLES)}"
 REQUEST_PATTERN = re.compile(
     rf"(?=.*?\b(?P<date>2025-\d\d-\d\d|{'|'.join(WEEKDAYS)})\b)"
@@ -246,8 +246,8 @@ class ToolValues:
 def tool_prompt(rng: random.Random, few_values: bool = False) -> ToolPrompt:
     """Draw a title, a date, a duration, and one of six ways to ask.
 
-    With `few_values` there are 8 titles, 7 weekdays and 6 durations, title and day in quotes as in the call, which
-    a tiny policy learns to repeat from its prompt; without, thousands of values, which it hardly can.
+    Without `few_values` there are thousands of values, which a tiny policy can hardly repeat from its prompt. With
+    it, there are 3 titles, 2 weekdays and 2 durations, so that a policy that guesses is right now and then.
     """
     values = ToolValues(few_values)
     title, date, duration = values.title(rng), values.date(rng), values.duration(rng)

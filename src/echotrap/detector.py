@@ -44,10 +44,10 @@ Family = Literal[
     "composite", "reward", "entropy", "text", "gradient", "numerics", "length", "off-policy", "critic", "agent",
     "environment", "evaluation", "event", "input",
 ]  # fmt: skip
-Gate = Literal["min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving", "not-risen"]
+Gate = Literal["min-data", "raw-input", "warmup", "declared-event", "solved", "not-improving", "not-risen"]
 Tier = Literal["core", "extension", "run-level"]
 
-STANDARD_GATES: tuple[Gate, ...] = ("min-data", "raw-input", "warmup", "declared-event", "environment", "solved")
+STANDARD_GATES: tuple[Gate, ...] = ("min-data", "raw-input", "warmup", "declared-event", "solved")
 
 
 Sensitivity = Literal["low", "default", "high"]
@@ -150,6 +150,8 @@ class Card:
         Papers, repositories, issues.
     units : Mapping
         Unit of each evidence number, where it has one.
+    tell : str
+        Which point of an episode the message is about: ``"now"`` (the last), ``"worst"`` (the highest score), ``"alarm"``.
     """
 
     id: str
@@ -165,6 +167,7 @@ class Card:
     gates: tuple[Gate, ...] = STANDARD_GATES
     code: str = ""
     units: Mapping[str, str] = field(default_factory=dict)
+    tell: Literal["now", "worst", "alarm"] = "now"
 
 
 @dataclass(frozen=True, eq=False)

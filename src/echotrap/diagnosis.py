@@ -134,16 +134,21 @@ class Examination:
     def _label(self, first: int, stop: int) -> tuple[str, Level]:
         """Label of a stretch: the rule with the highest last level; between equals the earlier in the order of the rules.
 
-        Broken numbers, or a policy that is gone, are the consequence of another verdict of the same level that came before.
+        Broken numbers are the consequence of another verdict of the same level that came before, a policy that is gone that of
+        any other verdict that came before.
         """
         last = {label: int(level[stop - 1]) for label, level in self.rules.items()}
         top = max(last.values())
         candidates = [label for label, level in last.items() if level == top]
-        begins = {label: int(np.argmax(self.rules[label][first:stop] >= top)) for label in candidates}
-        others = [begins[label] for label in candidates[1:] if label != "unstable"]
-        if candidates[0] in verdicts.OFTEN_CONSEQUENCES and others and min(others) < begins[candidates[0]]:
-            candidates = candidates[1:]
-        return candidates[0], Level(top)
+        chosen = candidates[0]
+        if chosen in verdicts.CONSEQUENCES:
+            least = top if verdicts.CONSEQUENCES[chosen] is None else int(verdicts.CONSEQUENCES[chosen] or 0)
+            begins = {
+                label: int(np.argmax(self.rules[label][first:stop] >= least)) for label, level in last.items() if level >= least
+            }
+            earlier = [label for label, step in begins.items() if label != "unstable" and step < begins[chosen]]
+            chosen = earlier[0] if earlier else chosen
+        return chosen, Level(top)
 
     def _onset(self, label: str, first: int, stop: int) -> int:
         """Earliest onset among the warnings that the verdict rests on, while the stretch lasted."""

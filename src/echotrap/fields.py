@@ -219,7 +219,7 @@ FIELDS: dict[str, Field] = {field.name: field for field in _TABLE}
 """All canonical signals by name."""
 
 SIGNATURE: tuple[tuple[str, ...], ...] = (
-    ("group_reward_std", "rw_ratio", "zero_std_frac"),
+    ("group_reward_std", "rw_ratio", "zero_std_frac", "reward_std"),
     ("entropy",),
     ("grad_norm",),
     ("cross_rollout_share", "rep_4", "retrieval_acc"),

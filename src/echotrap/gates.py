@@ -1,7 +1,8 @@
 """Conditions of the run under which an alarm means something else, or nothing.
 
-Order: finite (a point that is not finite never reaches a series) → enough data → environment → declared event → convergence →
-rule. A gate never raises a level. Everything is causal: the gate at a step uses that step and earlier ones.
+Order: finite (a point that is not finite never reaches a series) → enough data → declared event → convergence → rule. A failing
+environment is a verdict of its own (:mod:`echotrap.verdicts`). A gate never raises a level. Everything is causal: the gate at a
+step uses that step and earlier ones.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ Flags = NDArray[np.bool_]
 
 ALARM_POINTS = 5  # alarms may start after five points (failure_modes.md 3.2)
 EVENT_QUIET_STEPS = 10  # failure_modes.md 3.3: 10-20 steps after a declared event
+RECENT_STEPS = 5
 NEW_BEST_STEPS = 20  # failure_modes.md 3.3, gate not-improving
 SOLVED_LEVEL = 0.95  # failure_modes.md, solved
 SOLVED_POINTS, SOLVED_STEPS = 3, 10
+CONVERGED_POSITION = 0.5  # below the middle of a known scale a plateau is no convergence
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +50,8 @@ class Gates:
     improving : (n,) bool
         A held-out score or the reward set a new best lately.
     risen : (n,) bool
-        The training outcome stands at a best that is well above its start: what falls meanwhile may be convergence.
+        The training outcome stands at a best that is well above its start, and not in the lower half of its scale where that is
+        known: what falls meanwhile may be convergence.
     """
 
     enough: Flags
@@ -141,14 +145,24 @@ def _improving(run: Run) -> Flags:
             continue
         smooth = values if name == "eval_score" else stats.rolling_median_steps(values, steps, NEW_BEST_STEPS)
         noise = np.concatenate(([0.0], stats.rolling_median(np.abs(np.diff(values)), 20)))
+        current = stats.trailing(values, steps, RECENT_STEPS, "mean")
         window = max(NEW_BEST_STEPS, 2 * int(np.median(np.diff(steps[:6]))))
-        found |= _hold(run, steps, _fresh_best(steps, smooth, noise, window))
+        found |= _hold(run, steps, _fresh_best(steps, smooth, noise, window) & ~_lost(smooth, current, noise))
     return found
 
 
 def _risen(run: Run) -> Flags:
     steps, values = run.series("success_rate" if run.has("success_rate") else "reward_mean")
-    return _hold(run, steps, stats.risen(values, steps)) if len(steps) >= 3 else np.zeros(len(run.steps), bool)
+    if len(steps) < 3:
+        return np.zeros(len(run.steps), bool)
+    low = run.outcome_position(steps) < CONVERGED_POSITION  # where the scale is known; NaN says nothing
+    return _hold(run, steps, stats.risen(values, steps) & ~low)
+
+
+def _lost(smooth: NDArray[np.float64], current: NDArray[np.float64], noise: NDArray[np.float64]) -> Flags:
+    """Whether the last steps have given back a third of what the outcome has shown: a best that is gone is no improvement."""
+    low, high = stats.running_min(current), stats.running_max(smooth)
+    return np.asarray(current < high - np.maximum((high - low) / 3, 2 * noise))
 
 
 def _fresh_best(steps: NDArray[np.int64], values: NDArray[np.float64], noise: NDArray[np.float64], window_steps: int) -> Flags:

@@ -178,6 +178,34 @@ class Run:
             out[where >= 0] = series.values[where[where >= 0]]
         return out
 
+    def outcome_position(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Where between its lowest and highest value the training outcome stands, as known at the given steps.
+
+        The scale is configured, logged (extremes of single rewards so far), or 0 to 1 where the outcome has stayed inside that.
+
+        Returns
+        -------
+        (n,) float64
+            10-step mean on a scale of 0 to 1; NaN where the scale is unknown.
+        """
+        from echotrap import stats
+
+        at, values = self.series("success_rate" if self.has("success_rate") else "reward_mean")
+        outcome = stats.as_of(stats.trailing(values, at, 10, "mean"), at, steps, np.nan)
+        if self.has("success_rate"):
+            return outcome
+        if self.has("reward_min") and self.has("reward_max"):
+            low = stats.running_min(self.at("reward_min", steps))
+            high = stats.running_max(self.at("reward_max", steps))
+        else:
+            inside = (stats.running_min(outcome) >= 0) & (stats.running_max(outcome) <= 1)
+            low, high = np.zeros(len(steps)), np.where(inside, 1.0, np.nan)
+        if self.config.reward_min is not None:
+            low = np.full(len(steps), self.config.reward_min)
+        if self.config.reward_max is not None:
+            high = np.full(len(steps), self.config.reward_max)
+        return stats.ratio(outcome - low, high - low)
+
     def origin(self, step: int) -> Origin | None:
         """File and line that a step was read from."""
         at = int(np.searchsorted(self.steps, step))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -149,13 +150,16 @@ def _findings(seen: Examination, incident: Incident | None) -> tuple[Finding, ..
 
 
 def _episode(outcome: Alert, incident: Incident | None, run: Run) -> Episode:
-    """The episode to tell of: the gravest of the open incident, else the one that lasts, else the gravest."""
+    """The episode to tell of: the gravest of the open incident, else the one that lasts, else the gravest.
+
+    Where an incident holds several of the gravest, they are told as one: begun with the first, as it stands at the last.
+    """
     lasting = [e for e in outcome.episodes if e.cleared_step is None]
     if incident is not None:
         inside = [e for e in outcome.episodes if _current(e, incident)]
         if inside:
-            gravest = max(e.level for e in inside)
-            return next(e for e in inside if e.level == gravest)
+            gravest = [e for e in inside if e.level == max(e.level for e in inside)]
+            return replace(gravest[-1], onset_step=gravest[0].onset_step, alarm_steps=gravest[0].alarm_steps)
     return lasting[-1] if lasting else max(outcome.episodes, key=lambda e: (e.level, e.onset_step))
 
 
@@ -168,7 +172,7 @@ def _current(episode: Episode, incident: Incident | None) -> bool:
 
 def _finding(seen: Examination, card: Card, track: Track, episode: Episode, level: Level) -> Finding:
     run = seen.run
-    evidence = track.evidence_at(episode.peak)
+    evidence = track.evidence_at(_told(card, track, episode))
     severity = level.severity
     alarm = episode.alarm_steps.get(level, min(episode.alarm_steps.values()))
     origin = run.origin(alarm)
@@ -188,6 +192,15 @@ def _finding(seen: Examination, card: Card, track: Track, episode: Episode, leve
         rollouts=_rollouts(run, card, episode) if level >= Level.WARNING else (),
         origin=f"{origin.file}:{origin.line}" if origin else None,
     )
+
+
+def _told(card: Card, track: Track, episode: Episode) -> int:
+    """The point of an episode that the message is about."""
+    if card.tell == "alarm" or (card.tell == "now" and episode.cleared_step is not None):
+        return episode.peak
+    if card.tell == "now":
+        return episode.last
+    return episode.first + int(np.nanargmax(np.nan_to_num(track.score[episode.first : episode.last + 1], nan=-np.inf)))
 
 
 def _words(template: str, facts: dict[str, float | str | int]) -> str:
@@ -278,6 +291,14 @@ def _verdict(seen: Examination, incident: Incident | None, findings: tuple[Findi
         )
     solved = bool(len(seen.gates.solved)) and bool(seen.gates.solved[-1])
     label = "converged" if solved else "healthy"
+    watched = sum(f.cleared_step is None for f in findings)
+    headline = HEADLINES[label].format(steps=len(run.steps))
+    if not solved and watched:
+        headline = f"Nothing above a watch in {len(run.steps)} steps; {watched} to keep an eye on"
+    if not solved and coverage.present <= 2:
+        headline += (
+            f" (seen: {', '.join(part.part for part in coverage.signature if part.signal)}; {coverage.present} of 5 parts)"
+        )
     why = [f"recovered at step {recovered} from: {past.label}, first told at step {past.alarm_step}"] if past else []
     why += [f"watch: {f.message}" for f in findings if f.cleared_step is None][:3]
     return Verdict(
@@ -285,9 +306,9 @@ def _verdict(seen: Examination, incident: Incident | None, findings: tuple[Findi
         severity="info" if solved else "ok",
         stage=(stage or None) if not solved else None,
         recovered_step=recovered,
-        headline=HEADLINES[label].format(steps=len(run.steps)),
+        headline=headline,
         why=tuple(why),
-        against=against if solved else (),
+        against=against if solved or watched else (),
         confidence=confidence,  # type: ignore[arg-type]
     )
 
@@ -320,6 +341,8 @@ def _insufficient(seen: Examination, points: int, coverage: Coverage) -> str | N
         return "the log holds no training steps"
     if not judged or not points:
         return "no signal in the log is one that a detector knows"
+    if not any(part.signal for part in coverage.signature if part.part == "outcome") and coverage.present < 2:
+        return "only one part of the signature is in the log, and no outcome"
     if points < HEALTHY_POINTS:
         return f"{points} usable points, a healthy verdict needs {HEALTHY_POINTS}"
     return None
@@ -342,6 +365,8 @@ def _against(seen: Examination) -> tuple[str, ...]:
     lines = []
     if len(seen.gates.solved) and seen.gates.solved[-1]:
         lines.append("the reward is at its ceiling")
+    elif len(seen.gates.risen) and seen.gates.risen[-1]:
+        lines.append("the outcome stands at its best, well above its start: spread and entropy fall by convergence too")
     if len(seen.gates.improving) and seen.gates.improving[-1]:
         lines.append("the outcome set a new best within the last 20 steps")
     for name in ("eval_score", "reward_mean"):
@@ -418,8 +443,8 @@ def _signal(run: Run, name: str) -> Signal:
 
 
 def _last_good(run: Run, verdict: Verdict) -> int | None:
-    if verdict.onset_step is None:
-        return None
+    if verdict.onset_step is None or verdict.label == "no-learning-signal":
+        return None  # nothing was good before a signal that never was there
     saved = [step for step in run.config.checkpoints if step < verdict.onset_step]
     if saved:
         return max(saved)

@@ -6,7 +6,7 @@ the order of :data:`RULES` decides, so that a cause stands before its consequenc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -103,8 +103,8 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-OFTEN_CONSEQUENCES = frozenset({"numerical-failure", "policy-collapse"})
-"""Verdicts that give way to another of the same level that came before."""
+CONSEQUENCES: Mapping[str, Level | None] = {"numerical-failure": None, "policy-collapse": Level.WARNING}
+"""Verdicts that give way to another that came before: one of the same level, or one of at least the level that is named."""
 
 
 def cap_critical(symptoms: Symptoms, family: dict[str, str]) -> dict[str, Levels]:

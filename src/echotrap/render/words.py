@@ -27,6 +27,7 @@ __all__ = [
     "plain",
     "reasons",
     "remedies",
+    "settings",
     "short",
     "sparkline",
     "title",
@@ -198,6 +199,12 @@ def remedies(report: Report, most: int = 3) -> list[Lever]:
     findings = sorted(by_severity(report.findings), key=lambda item: (item.detector != label, item.suppressed_by is not None))
     levers = {lever.action: lever for item in reversed(findings) for lever in reversed(item.remedy) if item.severity != "info"}
     return list(reversed(levers.values()))[:most]
+
+
+def settings(report: Report, most: int = 4) -> list[str]:
+    """Configuration of the framework in use that carries the remedies, ready to copy; each setting once, the first one told."""
+    lines = [line for lever in remedies(report, most) if lever.key for line in key_lines(lever.key)]
+    return list({line.split("=")[0]: line for line in reversed(lines)}.values())[::-1]
 
 
 def leading(report: Report) -> Finding | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -46,7 +46,12 @@ _ACT = re.compile(
     re.DOTALL,
 )
 _TAG = re.compile(rf"</?(?:{THINK}|{ANSWER}|{CALL}|{OBSERVATION})>")
-RESULT = re.compile(r"<(information|tool_response|tool_result|interpreter|observation)>\s*\S.*?</\1>", re.DOTALL)
+RESULT = re.compile(r"<(information|tool_response|tool_result|interpreter|observation)>\s*[^\s<](?:(?!<\1>).)*?</\1>", re.DOTALL)
+"""A closed block of results that holds something."""
+XML_CALL = re.compile(r"\s*(?:<function=(?P<name>[\w.-]+)>|(?P<word>[\w.-]+)\s*<arg_key>)")
+"""A call in the XML of Qwen3-Coder, and that of GLM."""
+_SEARCHER = {"query": "search", "documents": "information"}
+_BEGIN_END = re.compile(r"<\|(begin|end)_of_(query|documents)\|>")
 _CALLED = re.compile(rf"(?:</(?:{CALL}|{ANSWER})>|```)\s*\Z")
 _ANSWERS = frozenset(ANSWER.split("|"))
 _JSON_CALLS = frozenset(("tool_call", "function_call"))
@@ -156,7 +161,7 @@ def parse(rollout: Rollout) -> Parsed:
                 (observed if written else asked).append(message.content)
         turns = tuple(_turn(_SPECIAL.sub("", text)) for text in written)
         return Parsed(turns, "\n".join(observed), rollout.prompt or "\n".join(asked), "messages")
-    text = rollout.text
+    text = _searcher(rollout.text)
     if not any(map(text.__contains__, _MARKUP)):
         plain = text.strip()  # nothing to take apart: most single-turn mathematics
         return Parsed((Turn("", plain),), "", rollout.prompt or "", "plain")
@@ -189,7 +194,7 @@ def dialogue(rollout: Rollout) -> list[tuple[str, str]]:
         asked = bool(rollout.prompt) and all(role in ("assistant", "tool") for role, _ in said)
         return [("prompt", rollout.prompt or ""), *said] if asked else said
     said = [("prompt", rollout.prompt)] if rollout.prompt else []
-    for role, text in _blocks(rollout.text):
+    for role, text in _blocks(_searcher(rollout.text)):
         if role != "assistant":
             said.append((role, text.strip()))
             continue
@@ -199,6 +204,13 @@ def dialogue(rollout: Rollout) -> list[tuple[str, str]]:
             at = match.end()
         said.append(("assistant", text[at:]))
     return [(role, text) for role, text in said if text.strip()] or [("assistant", "")]
+
+
+def _searcher(text: str) -> str:
+    """R1-Searcher's special tokens as the tags that the rest of the parser knows."""
+    if "_of_query|>" not in text and "_of_documents|>" not in text:
+        return text
+    return _BEGIN_END.sub(lambda match: f"<{'/' * (match[1] == 'end')}{_SEARCHER[match[2]]}>", text)
 
 
 def _keep(text: str, into: list[str]) -> str:
@@ -237,7 +249,7 @@ def acts_in(text: str) -> list[Act]:
     return [Act(m["tag"] or "code", (m["body"] if m["tag"] else m["code"]).strip(), bool(m["end"] or m["fence"])) for m in found]
 
 
-def fabricates(rollout: Rollout) -> bool:
+def fabricates(rollout: Rollout, said: Sequence[tuple[str, str]] | None = None) -> bool:
     """Whether the policy wrote a tool's result itself.
 
     Where tools speak under their own role, any closed block of results in the policy's turns is its own. Where they speak in
@@ -250,7 +262,7 @@ def fabricates(rollout: Rollout) -> bool:
     >>> fabricates(Rollout(1, "So <information>a bird</information> it is."))
     True
     """
-    said = dialogue(rollout)
+    said = dialogue(rollout) if said is None else said
     roles = [role for role, _ in said]
     first = roles.index("assistant") if "assistant" in roles else len(roles)
     if any(role in ("user", "tool", "ipython") for role in roles[first:]):
@@ -262,7 +274,7 @@ def fabricates(rollout: Rollout) -> bool:
     if rollout.messages:
         return False
     for (before, text), (role, block) in pairwise(said):
-        if role == "environment" and before == "assistant" and RESULT.search(block) and not _CALLED.search(text):
+        if role == "environment" and before == "assistant" and not _CALLED.search(text[-200:]) and RESULT.search(block):
             return True
     return False
 
@@ -310,6 +322,8 @@ def _turn(text: str) -> Turn:
 
 
 def _is_call(body: str) -> bool:
+    if XML_CALL.match(body):
+        return True
     try:
         value, _ = json.JSONDecoder().raw_decode(body.strip())  # what follows the object is ignored, as most parsers do
     except (ValueError, RecursionError):

@@ -29,6 +29,9 @@ TOTAL = frozenset(("score", "reward", "total_reward", "scores", "rewards", "fina
 OUTCOME = re.compile(r"correct|accura|(?:^|_)(?:acc|em|pass|solve|success|outcome|answer|exact)(?:_|$)|success", re.IGNORECASE)
 COMPONENT = re.compile(r"reward|score|format|bonus|penalty|correct", re.IGNORECASE)
 MOST_COMPONENTS = 12
+MOST_KINDS = 40  # of different completions in a group that are compared as pairs: the best and the worst
+MOST_CALLS = 64  # of a rollout that are scored
+SAME = 0.95  # a component that correlates so with the outcome is the outcome
 DIGITS = 9  # rewards that agree to nine digits are equal
 ERRORS = ("malformed", "name", "parameter_name", "parameter_value", "order")
 """What can be wrong with a rollout's calls, the coarsest first."""
@@ -121,9 +124,9 @@ def expected_calls(rollout: Rollout) -> list[ToolCall]:
     for key in EXPECTED:
         value = rollout.extra.get(key)
         if value is not None and (found := calls_in_json(value)):
-            return found
+            return found[:MOST_CALLS]
     model = rollout.extra.get("reward_model")
-    return calls_in_json(model.get("ground_truth")) if isinstance(model, Mapping) else []
+    return calls_in_json(model.get("ground_truth"))[:MOST_CALLS] if isinstance(model, Mapping) else []
 
 
 def differing_pairs(signatures: Sequence[tuple[str, ...]], rewards: Sequence[float]) -> tuple[int, int]:
@@ -164,18 +167,21 @@ def ties_of(rollouts: Sequence[Rollout], uses: Sequence[Use], group: Ints, *, mo
         rewards = [round(float(rollouts[index].reward), DIGITS) for index in members]
         more, same = differing_pairs(signatures, rewards)
         differing, tied = differing + more, tied + same
-        kinds = Counter(zip(rewards, signatures, strict=True))
-        first = {kind: members[at] for at, kind in reversed(list(enumerate(zip(rewards, signatures, strict=True))))}
         expected = next(filter(None, (expected_calls(rollouts[index]) for index in members)), [])
+        if not same or not (expected or most):
+            continue
+        first: dict[tuple[float, tuple[str, ...]], int] = {}
+        for index, reward, signature in zip(members, rewards, signatures, strict=True):
+            first.setdefault((reward, signature), index)
         sides = {kind: _side(index, uses[index], expected) for kind, index in first.items()}
-        for one, other in combinations(kinds, 2):
-            if one[0] != other[0]:
-                continue
-            tie = _tie(rollouts[first[one]], sides[one], sides[other], uses[first[one]], uses[first[other]])
-            if tie.gap is not None:
-                scored += kinds[one] * kinds[other]
-                ranked += kinds[one] * kinds[other] * (tie.gap > 0)
-            found.append(tie)
+        if expected:
+            fine = [str(sides[kind].fine_grained) for kind in zip(rewards, signatures, strict=True)]
+            scored, ranked = scored + same, ranked + differing_pairs([(item,) for item in fine], rewards)[1]
+        kinds = sorted(first, key=lambda kind: -(sides[kind].fine_grained or 0.0))
+        kinds = kinds if len(kinds) <= MOST_KINDS else kinds[: MOST_KINDS // 2] + kinds[-MOST_KINDS // 2 :]
+        for one, other in combinations(kinds, 2) if most else ():
+            if one[0] == other[0]:
+                found.append(_tie(rollouts[first[one]], sides[one], sides[other], uses[first[one]], uses[first[other]]))
     found.sort(key=lambda tie: (-(tie.gap or 0.0), tie.differ_in == "answer"))
     return Ties(rollouts[0].step if rollouts else 0, differing, tied, scored, ranked, tuple(found[:most]))
 
@@ -193,7 +199,7 @@ def _side(index: int, use: Use, expected: Sequence[ToolCall]) -> Side:
     does = "; ".join(filter(None, (*map(spelled, calls), use.answer and f"answer: {' '.join(use.answer.split())}"))) or "nothing"
     if not expected:
         return Side(index, does[:400])
-    scores = [round(matched(calls, expected, score), 4) for score in (binary, fine_grained, multiplicative)]
+    scores = [round(matched(calls[:MOST_CALLS], expected, score), 4) for score in (binary, fine_grained, multiplicative)]
     return Side(index, does[:400], *scores)
 
 
@@ -283,7 +289,9 @@ def reward_signals(rollouts: Sequence[Rollout], uses: Sequence[Use], group: Ints
         errors = Counter(error_of(use, calls) for use, calls in known)
         out |= {f"{name}_error_frac": errors[name] / len(known) for name in ERRORS}
         for name, score in (("binary", binary), ("fine_grained", fine_grained), ("multiplicative", multiplicative)):
-            out[f"call_score_{name}"] = float(np.mean([matched([a.call for a in u.calls], c, score) for u, c in known]))
+            out[f"call_score_{name}"] = float(
+                np.mean([matched([a.call for a in u.calls[:MOST_CALLS]], c, score) for u, c in known])
+            )
     if not grouped or not rewards:
         return out
     if any(use.acts or use.answer for use in uses):
@@ -327,12 +335,12 @@ def _components(rollouts: Sequence[Rollout], group: Ints) -> dict[str, float]:
     total = sum(spread.values())
     target = _centred(result, group)
     seen = np.isfinite(target)
-    others = [name for name in names if name != own]
+    correlations = {name: _correlation(within[name][seen], target[seen]) for name in names if name != own}
+    others = [name for name, value in correlations.items() if not value >= SAME]
     if total > 0 and len(names) > 1 and (own or seen.any()):
         out |= {f"components/{name}/share": spread[name] / total for name in names}
-        out["component_share_max"] = max((spread[name] / total for name in others if not OUTCOME.search(name)), default=np.nan)
-    correlations = {name: _correlation(within[name][seen], target[seen]) for name in others}
-    known = {name: value for name, value in correlations.items() if np.isfinite(value)}
+        out["component_share_max"] = max((spread[name] / total for name in others), default=np.nan)
+    known = {name: correlations[name] for name in others if np.isfinite(correlations[name])}
     out |= {f"components/{name}/corr": value for name, value in known.items()}
     if known:
         out["component_corr_min"] = min(known.values())

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from echotrap.rollouts import Rollout, solved
-from echotrap.text.parse import Parsed, acts_in, dialogue, fabricates
+from echotrap.text.parse import XML_CALL, Parsed, acts_in, dialogue, fabricates
 from echotrap.tool_rewards import ToolCall
 
 __all__ = [
@@ -40,16 +40,24 @@ SEARCH = re.compile(r"search|retriev|query|lookup|wiki|browse", re.IGNORECASE)
 NEAR = 0.8  # Jaccard similarity of words from which two queries are nearly the same
 LOOP = 3  # the same act this many times in a row is a loop
 EVIDENCE = 0.5  # share of an answer's own words that results must hold
+DEEPEST = 20  # nested lists in which calls are looked for
+MOST_QUERIES = 100  # of a rollout that are compared with one another
+LONGEST_ANSWER = 25  # own words of an answer that can be traced: programs and essays cannot
 SHORT_RESULT = 500  # characters: in longer results a word like "failed" says nothing
 
 _BROKEN = re.compile(
-    r"Traceback \(most recent call last\)|^\s*\w*(?:Error|Exception)\b\s*[:(]"
+    r"Traceback \(most recent call last\)|^[ \t]*\w*(?:Error|Exception)\b\s*[:(]"
     r"|\"(?:error|exception)\"\s*:\s*(?!null|false|\"\"|0)",
     re.MULTILINE,
 )
 _COMPLAINT = re.compile(
     r"\A\W*(?:error|exception|invalid|failed|failure|fatal|unknown (?:tool|function))\b|\btimed? ?out\b|command not found",
     re.IGNORECASE,
+)
+_XML = re.compile(
+    r"<parameter=(?P<name>[^<>]+)>(?P<value>(?:(?!<parameter=).)*?)</parameter>"
+    r"|<arg_key>(?P<key>[^<]*)</arg_key>\s*<arg_value>(?P<given>(?:(?!<arg_key>).)*?)</arg_value>",
+    re.DOTALL,
 )
 _BOXED = re.compile(r"\\boxed\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
 _FINAL = re.compile(r"^(?:Final Answer|Answer):\s*(\S.*)", re.MULTILINE)
@@ -120,7 +128,7 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
-def calls_in_json(value: Any) -> list[ToolCall]:
+def calls_in_json(value: Any, *, depth: int = 0) -> list[ToolCall]:
     """Calls in a JSON value: an OpenAI call, ``{"name": ..., "arguments": ...}``, a list or a string of them.
 
     Examples
@@ -130,13 +138,17 @@ def calls_in_json(value: Any) -> list[ToolCall]:
     >>> calls_in_json("42")
     []
     """
+    if depth > DEEPEST:
+        return []
     if isinstance(value, str):
         if "{" not in value:
             return []
         marked = [act.body for act in acts_in(value) if act.tag in ("tool_call", "function_call")]
-        return [call for text in marked or [value] for item in _json_values(text) for call in calls_in_json(item)]
+        return [
+            call for text in marked or [value] for item in _json_values(text) for call in calls_in_json(item, depth=depth + 1)
+        ]
     if isinstance(value, list | tuple):
-        return [call for item in value for call in calls_in_json(item)]
+        return [call for item in value for call in calls_in_json(item, depth=depth + 1)]
     if not isinstance(value, Mapping):
         return []
     inner = value.get("function")
@@ -144,7 +156,7 @@ def calls_in_json(value: Any) -> list[ToolCall]:
     name = value.get("name", value.get("tool", value.get("tool_name")))
     if not isinstance(name, str):
         wrapped = next((value[key] for key in ("tool_calls", "calls", "ground_truth", "target") if key in value), None)
-        return calls_in_json(wrapped) if wrapped is not None else []
+        return calls_in_json(wrapped, depth=depth + 1) if wrapped is not None else []
     given = next((value[key] for key in ARGUMENTS if key in value), None)
     if isinstance(given, str):
         given = next(iter(_json_values(given)), None)
@@ -183,7 +195,8 @@ def use_of(rollout: Rollout, parsed: Parsed) -> Use:
     answers: list[str] = []
     malformed = void = 0
     answer, result, cut, wrote = "", "", False, False
-    for role, text in dialogue(rollout):
+    said_by = dialogue(rollout)
+    for role, text in said_by:
         if role == "assistant":
             acts += [Done(call, result) for call in pending]  # one result for several calls
             pending, result = [], ""
@@ -211,15 +224,31 @@ def use_of(rollout: Rollout, parsed: Parsed) -> Use:
     acts += [Done(call, result or None) for call in pending]
     if cut and answer and not rollout.truncated:  # words at the end are an answer, unless they were cut off
         void -= 1
-    return Use(tuple(acts), malformed, answer, void, fabricates(rollout))
+    return Use(tuple(acts), malformed, answer, void, fabricates(rollout, said_by))
 
 
 def _calls(tag: str, body: str) -> list[ToolCall]:
     if tag in ("tool_call", "function_call"):
-        return calls_in_json(body)
+        xml = XML_CALL.match(body)
+        return [_xml_call(xml["name"] or xml["word"], body)] if xml else calls_in_json(body)
     if tag == "tool" and body.startswith("{"):
         return calls_in_json(body)
     return [ToolCall("search", {"query": body})] if tag == "search" else [ToolCall("code", {"code": body})]
+
+
+def _xml_call(name: str, body: str) -> ToolCall:
+    found = {
+        match["name"] or match["key"].strip(): _typed(match["value"] or match["given"] or "") for match in _XML.finditer(body)
+    }
+    return ToolCall(name, found)
+
+
+def _typed(text: str) -> Any:
+    """A value that was written without quotes."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text.strip()
 
 
 def _plain(text: str) -> str:
@@ -260,7 +289,7 @@ def evidenced(use: Use, prompt: str) -> float:
     """1 where the answer's own words stand in the results, 0 where not, NaN where that cannot be told."""
     results = [act.result for act in use.calls if act.result and not act.failed]
     own = _words(use.answer) - _words(prompt)
-    if not results or not own:
+    if not results or not 0 < len(own) <= LONGEST_ANSWER:
         return float("nan")
     shown = set().union(*map(_words, results))
     return float(len(own & shown) >= EVIDENCE * len(own))
@@ -268,15 +297,17 @@ def evidenced(use: Use, prompt: str) -> float:
 
 def _near_duplicates(queries: Sequence[str]) -> int:
     """Queries that nearly repeat an earlier one."""
-    sets = [set(_WORD.findall(query.lower())) for query in queries]
+    sets = [set(_WORD.findall(query.lower())) for query in queries[:MOST_QUERIES]]
     alike = (
         any(len(own & other) >= NEAR * len(own | other) for other in sets[:at] if own | other) for at, own in enumerate(sets)
     )
     return sum(alike)
 
 
-def behaviour(rollouts: Sequence[Rollout], parsed: Sequence[Parsed], uses: Sequence[Use]) -> dict[str, float]:
-    """Signals of one step's tool use; empty where no tool is used."""
+def behaviour(
+    rollouts: Sequence[Rollout], parsed: Sequence[Parsed], uses: Sequence[Use], evidence: Sequence[float]
+) -> dict[str, float]:
+    """Signals of one step's tool use; empty where no tool is used. ``evidence`` is :func:`evidenced` of each rollout."""
     out: dict[str, float] = {}
     acts = [act for use in uses for act in use.acts]
     if acts:
@@ -306,10 +337,7 @@ def behaviour(rollouts: Sequence[Rollout], parsed: Sequence[Parsed], uses: Seque
     out["error_result_frac"] = _mean(float(act.failed) for act in answered)
     out["corrected_frac"] = _mean(value for use in uses for value in _corrected(use.calls))
     told = [solved(rollout) for rollout in rollouts]
-    asked = [rollout.prompt or item.prompt for rollout, item in zip(rollouts, parsed, strict=True)]
-    out["evidence_frac"] = _mean(
-        evidenced(use, prompt) for use, prompt, right in zip(uses, asked, told, strict=True) if right != 0
-    )
+    out["evidence_frac"] = _mean(found for found, right in zip(evidence, told, strict=True) if right != 0)
     for name, wanted in (("success_with_calls", True), ("success_without_calls", False)):
         out[name] = _mean(r for r, use in zip(told, uses, strict=True) if r is not None and bool(use.calls) is wanted)
     queries = [[_query(act.call) for act in use.calls if SEARCH.search(act.call.name)] for use in uses]
