@@ -126,6 +126,8 @@ def _planned(wanted: list[_options.OutputFormat], outputs: list[str]) -> Plan:
     """Match formats and files; a format that was asked for and went into a file is not printed as well."""
     formats: list[Format] = [name.value for name in wanted]
     files = tuple(_target(text, formats) for text in outputs)
+    for target in files:
+        _console.require_folder(target.file)  # before the work, not after it
     written = {target.format for target in files}
     printed = tuple(dict.fromkeys(name for name in formats if name not in written)) if formats else ("text",)
     if len(printed) > 1 and set(printed) - FREELY_MIXED:
