@@ -1,7 +1,8 @@
 """Conditions of the run under which an alarm means something else, or nothing.
 
 Order: finite (a point that is not finite never reaches a series) → enough data → environment → declared event → convergence →
-rule. A gate never raises a level. Everything is causal: the gate at a step uses that step and earlier ones.
+rule. A gate never raises a level. The environment is no mask: its failure is a verdict that comes before those it explains
+(:mod:`echotrap.verdicts`). Everything is causal: the gate at a step uses that step and earlier ones.
 """
 
 from __future__ import annotations
