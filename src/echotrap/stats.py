@@ -37,7 +37,6 @@ __all__ = [
     "points_in",
     "ratio",
     "risen",
-    "rolling_mad",
     "rolling_median",
     "rolling_median_steps",
     "running_max",
@@ -224,21 +223,9 @@ def spacing(steps: Steps) -> Floats:
     return np.concatenate(([gaps[0] if len(gaps) else 1.0], rolling_median(gaps, 20)))
 
 
-def rolling_median(values: Floats, window_points: int, *, exclude_last: int = 0) -> Floats:
-    """Trailing median of the last ``window_points`` values (fewer at the start), leaving out the newest ``exclude_last``.
-
-    NaN where nothing is left.
-    """
-    result = windows.by_points(values, window_points)
-    if exclude_last:
-        result = np.concatenate((np.full(min(exclude_last, len(values)), np.nan), result[: max(len(values) - exclude_last, 0)]))
-    return result
-
-
-def rolling_mad(values: Floats, window_points: int, *, exclude_last: int = 0) -> Floats:
-    """Trailing median absolute deviation: of each value from the :func:`rolling_median` of its own time, over the same window."""
-    off = np.abs(values - rolling_median(values, window_points))
-    return rolling_median(off, window_points, exclude_last=exclude_last)
+def rolling_median(values: Floats, window_points: int) -> Floats:
+    """Trailing median of the last ``window_points`` values (fewer at the start); NaN where nothing is left."""
+    return windows.by_points(values, window_points)
 
 
 def rolling_median_steps(values: Floats, steps: Steps, window_steps: int) -> Floats:
