@@ -115,7 +115,7 @@ DETECTOR = Detector(
         highest=Level.WARNING,
         needs=(("eval_score", "success_rate", "reward_mean"),),
         uses=("zero_std_frac", "group_reward_std", "reward_std"),
-        gates=("min-data", "declared-event", "environment", "solved"),
+        gates=("min-data", "declared-event", "solved"),
         message="{signal} is {value:.3g} and has not moved since the run began",
         remedies=(
             Remedy("Score known right answers with the reward function: does it ever pay?"),

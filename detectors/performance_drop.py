@@ -170,7 +170,7 @@ DETECTOR = Detector(
         family="reward",
         highest=Level.CRITICAL,
         needs=(OUTCOMES,),
-        gates=("declared-event", "environment"),
+        gates=("declared-event",),
         message="{signal} is {value:.3g}, its best was {best:.3g}",
         remedies=(
             Remedy(

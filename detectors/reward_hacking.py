@@ -96,7 +96,7 @@ DETECTOR = Detector(
         tier="extension",
         highest=Level.WATCH,
         needs=(("reward_mean",), ("eval_score",)),
-        gates=("min-data", "declared-event", "environment"),
+        gates=("min-data", "declared-event"),
         message="held-out score {value:.3g} (best {best:.3g}) while the reward rose by {rise:.3g}",
         remedies=(
             Remedy("Stop, read the rollouts with the highest reward, patch the grader"),

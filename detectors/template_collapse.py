@@ -118,7 +118,7 @@ DETECTOR = Detector(
         tier="extension",
         needs=(("retrieval_acc",),),
         uses=("retrieval_chance", "rollout_count", "valid_thinking_frac", "valid_action_frac", "success_rate", "eval_score"),
-        gates=("min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving"),
+        gates=("min-data", "raw-input", "warmup", "declared-event", "solved", "not-improving"),
         message="retrieval accuracy fell to {value:.2f}, {ratio:.0%} of its early level {baseline:.2f}",
         remedies=(
             Remedy(

@@ -88,7 +88,7 @@ DETECTOR = Detector(
         tier="run-level",
         highest=Level.WATCH,
         needs=(("eval_score",), ("reward_mean", "success_rate")),
-        gates=("min-data", "declared-event", "environment"),
+        gates=("min-data", "declared-event"),
         message="held-out score {value:.3g} (best {best:.3g}) while {signal} rose by {rise:.3g} to {training:.3g}",
         remedies=(
             Remedy("Read rollouts with a high reward and patch the grader"),

@@ -207,7 +207,7 @@ DETECTOR = Detector(
             "filter_kept_frac",
             "group_variance_dispersion",
         ),
-        gates=("min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving", "not-risen"),
+        gates=("min-data", "raw-input", "warmup", "declared-event", "solved", "not-improving", "not-risen"),
         message="{share:.0%} of the groups have no reward spread ({side}); baseline {baseline:.0%}",
         remedies=(
             Remedy(

@@ -1,7 +1,8 @@
 """Conditions of the run under which an alarm means something else, or nothing.
 
-Order: finite (a point that is not finite never reaches a series) → enough data → environment → declared event → convergence →
-rule. A gate never raises a level. Everything is causal: the gate at a step uses that step and earlier ones.
+Order: finite (a point that is not finite never reaches a series) → enough data → declared event → convergence → rule. A failing
+environment is a verdict of its own (:mod:`echotrap.verdicts`). A gate never raises a level. Everything is causal: the gate at a
+step uses that step and earlier ones.
 """
 
 from __future__ import annotations
