@@ -57,7 +57,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     success: float = knob(0.01, least=0.0, most=0.2, source="RAGEN agent_trainer.py")
     evaluations: int = knob(5, least=2, most=50, low=10, high=3, source="RAGEN agent_trainer.py")
@@ -115,7 +115,7 @@ DETECTOR = Detector(
         highest=Level.WARNING,
         needs=(("eval_score", "success_rate", "reward_mean"),),
         uses=("zero_std_frac", "group_reward_std", "reward_std"),
-        gates=("min-data", "declared-event", "environment", "solved"),
+        gates=("min-data", "declared-event", "solved"),
         message="{signal} is {value:.3g} and has not moved since the run began",
         remedies=(
             Remedy("Score known right answers with the reward function: does it ever pay?"),

@@ -57,7 +57,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_ratio: float = knob(0.55, least=0.2, most=0.95, low=0.45, high=0.65, source="RAGEN-2 figure 5, test T9")
     clear_ratio: float = knob(0.7, least=0.3, most=1.0, source="between the stable run's minimum and its mean")
@@ -118,7 +118,7 @@ DETECTOR = Detector(
         tier="extension",
         needs=(("retrieval_acc",),),
         uses=("retrieval_chance", "rollout_count", "valid_thinking_frac", "valid_action_frac", "success_rate", "eval_score"),
-        gates=("min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving"),
+        gates=("min-data", "raw-input", "warmup", "declared-event", "solved", "not-improving"),
         message="retrieval accuracy fell to {value:.2f}, {ratio:.0%} of its early level {baseline:.2f}",
         remedies=(
             Remedy(

@@ -517,8 +517,8 @@ def test_a_prefix_of_the_log_gives_a_prefix_of_the_frame(tmp_path: Path) -> None
 
 
 def test_a_table_of_many_keys_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("echotrap.table.MIN_KEYS", 16)
-    monkeypatch.setattr("echotrap.table.MAX_CELLS", 16 * 4096)
+    monkeypatch.setattr("echotrap.assemble.table.MIN_KEYS", 16)
+    monkeypatch.setattr("echotrap.assemble.table.MAX_CELLS", 16 * 4096)
     path = tmp_path / "run.jsonl"
     path.write_text("".join(f'{{"step": {step}, "reward": 0.5, "key{step}": 1}}\n' for step in range(1, 101)))
     run = open_run(str(path))

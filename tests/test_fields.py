@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from echotrap.assemble.naming import aliases, framework_of, name_keys
 from echotrap.fields import ALIASES, FIELDS, MARKS
-from echotrap.naming import aliases, framework_of, name_keys
 
 # What each framework logs, as surveyed: keys that tell the framework, then key -> signal.
 MATRIX: dict[str, tuple[str, dict[str, str]]] = {

@@ -5,14 +5,16 @@ import time
 from dataclasses import asdict, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from echotrap import text
+from echotrap.record import Run
 from echotrap.rollouts import MemoryStore, Message, Rollout
 from echotrap.text.measure import measure
 from echotrap.text.parse import parse
 from echotrap.text.rewards import error_of, expected_calls, reward_signals, ties_of
-from echotrap.text.tools import ACTION, Use, behaviour, calls_in_json, loops, repeated, spelled, use_of
+from echotrap.text.tools import ACTION, Use, behaviour, calls_in_json, evidenced, loops, repeated, spelled, use_of
 from echotrap.tool_rewards import ToolCall
 
 SEARCH_R1 = Rollout(
@@ -74,6 +76,8 @@ QWEN_CODER = Rollout(
     1, "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\ntwo\n</parameter>\n</function>\n</tool_call>"
 )
 GLM = Rollout(1, "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>")
+
+PAGES = [f"page{number}" for number in range(60)]
 
 
 def use(rollout: Rollout) -> Use:
@@ -160,6 +164,8 @@ def test_signals_of_a_step_with_tools() -> None:
     assert signals["evidence_frac"] == 1.0
     assert signals["call_sequences_frac"] == 1.0
     assert signals["queries_per_question"] == 0.25
+    assert signals["first_call_turn"] == 1.0
+    assert 0 < signals["result_share"] < 1
 
 
 def test_a_step_without_tools_has_no_tool_signals() -> None:
@@ -167,6 +173,12 @@ def test_a_step_without_tools_has_no_tool_signals() -> None:
         [Rollout(1, f"<think>so</think><answer>{k}</answer>", group="a", reward=float(k)) for k in range(4)]
     ).signals
     assert not {name for name in signals if "call" in name or name.startswith(("tool", "void", "evidence", "fabricated"))}
+
+
+@pytest.mark.parametrize(("answer", "found"), [("Loire", 1.0), ("Rhine", 0.0), ("France", np.nan), (" ".join(PAGES), np.nan)])
+def test_evidence_is_asked_of_answers_that_can_be_traced(answer: str, found: float) -> None:
+    item = replace(SEARCH_R1, text=SEARCH_R1.text.replace("<answer>Loire", f"<answer>{answer}"))
+    np.testing.assert_equal(evidenced(use(item), item.prompt or ""), found)
 
 
 def test_near_duplicate_queries() -> None:
@@ -310,6 +322,14 @@ def test_hostile_text_takes_no_long_time(said: str) -> None:
     items = [Rollout(1, said + str(k), group="a", reward=0.0, extra={"gts": gold}) for k in range(2)]
     begun = time.perf_counter()
     uses = [use(item) for item in items]
-    behaviour(items, [parse(item) for item in items], uses)
+    behaviour(items, [parse(item) for item in items], uses, [evidenced(one, "") for one in uses])
     reward_signals(items, uses, np.zeros(2, int), grouped=True)
     assert time.perf_counter() - begun < 10
+
+
+def test_a_finding_of_ties_shows_tied_rollouts() -> None:
+    items = [replace(item, step=step) for step in (1, 2) for item in TRIALS]
+    run = Run("r", "-", "frame", pd.DataFrame(), rollouts=MemoryStore(items))
+    during = [ref for ref in text.evidence(run, "coarse-reward-ties", 2, 2) if ref.when == "during"]
+    assert {ref.index for ref in during} == {1, 2}
+    assert all("<tool_call>" in ref.text for ref in during)

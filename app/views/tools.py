@@ -7,7 +7,6 @@ import streamlit as st
 
 from echotrap.app import page, texts
 from echotrap.app.components.chart import chart
-from echotrap.fields import FIELDS
 from echotrap.record import Run
 from echotrap.render import charts
 from echotrap.report import Report
@@ -34,12 +33,16 @@ def tools() -> None:
     wanted = page.step()
     step = steps[-1] if wanted is None else min(steps, key=lambda item: (abs(item - wanted), item))
     _trend(run, seen.report, CALLS, "calls", step, steps, "Calls over training", "No rollout of this run calls a tool.")
+    errors = {f"{name}_error_frac": name.replace("_", " ") for name in ERRORS}
+    columns = [str(name) for name in run.metrics.columns if str(name).startswith("components/") and str(name).count("/") == 1]
+    parts = {name: name.removeprefix("components/") for name in columns}
     left, right = st.columns(2)
     with left:
-        _stacked(run, "What is wrong with calls", {f"{name}_error_frac": name.replace("_", " ") for name in ERRORS})
+        _stacked(
+            run, "What is wrong with calls", errors, "share of rollouts", "The dump holds no expected calls (`gts` or the like)."
+        )
     with right:
-        parts = [str(name) for name in run.metrics.columns if str(name).startswith("components/") and str(name).count("/") == 1]
-        _stacked(run, "Reward by component", {name: name.removeprefix("components/") for name in parts})
+        _stacked(run, "Reward by component", parts, "reward", "The dump holds no reward components.")
     _trend(run, seen.report, REWARD, "ties", step, steps, "What the reward tells apart", "")
     _step(run, store, step)
 
@@ -60,15 +63,14 @@ def _trend(
         st.rerun()
 
 
-def _stacked(run: Run, title: str, names: dict[str, str]) -> None:
+def _stacked(run: Run, title: str, names: dict[str, str], unit: str, none: str) -> None:
     """Signals that add up, one above the other."""
     shown = {name: words for name, words in names.items() if run.has(name)}
-    if not shown:
-        return
     st.markdown(f"**{title}**")
+    if not shown:
+        st.caption(none)
+        return
     table = run.metrics[list(shown)].dropna(how="all").rename(columns=shown)
-    first = next(iter(shown))
-    unit = "share of rollouts" if first in FIELDS else "reward"
     st.area_chart(table, stack=True, height=260, x_label="step", y_label=unit)
 
 
@@ -100,15 +102,16 @@ def _step(run: Run, store: RolloutStore, step: int) -> None:
 
 
 def _row(tie: Tie) -> dict[str, object]:
+    one, other = ("better", "worse") if tie.gap is not None else ("one", "the other")
     return {
         "reward": tie.reward,
         "differ in": tie.differ_in,
-        "better": tie.better.does,
-        "worse": tie.worse.does,
-        "fine-grained, better": tie.better.fine_grained,
-        "fine-grained, worse": tie.worse.fine_grained,
-        "product, better": tie.better.multiplicative,
-        "product, worse": tie.worse.multiplicative,
+        one: tie.better.does,
+        other: tie.worse.does,
+        f"fine-grained, {one}": tie.better.fine_grained,
+        f"fine-grained, {other}": tie.worse.fine_grained,
+        f"product, {one}": tie.better.multiplicative,
+        f"product, {other}": tie.worse.multiplicative,
         "rollouts": f"{tie.better.index}, {tie.worse.index}",
     }
 

@@ -44,10 +44,10 @@ Family = Literal[
     "composite", "reward", "entropy", "text", "gradient", "numerics", "length", "off-policy", "critic", "agent",
     "environment", "evaluation", "event", "input",
 ]  # fmt: skip
-Gate = Literal["min-data", "raw-input", "warmup", "declared-event", "environment", "solved", "not-improving", "not-risen"]
+Gate = Literal["min-data", "raw-input", "warmup", "declared-event", "solved", "not-improving", "not-risen"]
 Tier = Literal["core", "extension", "run-level"]
 
-STANDARD_GATES: tuple[Gate, ...] = ("min-data", "raw-input", "warmup", "declared-event", "environment", "solved")
+STANDARD_GATES: tuple[Gate, ...] = ("min-data", "raw-input", "warmup", "declared-event", "solved")
 
 
 Sensitivity = Literal["low", "default", "high"]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echotrap import comparison
-from echotrap.downsample import drawable
 from echotrap.record import Run, Series
 from echotrap.render import charts, figures
 from echotrap.render.charts import Chart, Line, Panel
+from echotrap.render.downsample import drawable
 from echotrap.report import Incident, Report
 
 

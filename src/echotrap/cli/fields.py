@@ -39,9 +39,9 @@ def fields(
 def _known() -> Table:
     from rich.table import Table
 
-    from echotrap.derived import RULES
+    from echotrap.assemble.derived import RULES
+    from echotrap.assemble.naming import logged_as
     from echotrap.fields import FIELDS
-    from echotrap.naming import logged_as
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("signal", no_wrap=True, style="bold")

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from echotrap.comparison import Axis, aligned
 from echotrap.detector import Episode, Track
-from echotrap.downsample import drawable
 from echotrap.fields import FIELDS, SIGNATURE
 from echotrap.record import Run, Series
+from echotrap.render.downsample import drawable
 from echotrap.report import Incident, Report, Signal
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """What a source is: bytes in, raw rows out.
 
-A source knows one format. It does not know what a key means (:mod:`echotrap.naming` does), which rows belong together or
-what a repeated step is (:mod:`echotrap.steps` does). It reads, it counts what it had to skip, and it remembers how far it
-has read, so that a run that still grows is followed by calling :meth:`Reader.poll` again.
+A source knows one format. It does not know what a key means, which rows belong together or what a repeated step is
+(:mod:`echotrap.assemble` does). It reads, it counts what it had to skip, and it remembers how far it has read, so that a run that
+still grows is followed by calling :meth:`Reader.poll` again.
 """
 
 from __future__ import annotations

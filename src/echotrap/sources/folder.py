@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from echotrap.assemble.naming import name_keys
 from echotrap.errors import SourceError, UnknownFormat
 from echotrap.fields import FIELDS
-from echotrap.naming import name_keys
 from echotrap.sources.base import Batch, Format, Head, Note, Options, Reader, Row
 from echotrap.sources.jsonl import flatten, parse
 from echotrap.sources.rollout_files import FileRollouts

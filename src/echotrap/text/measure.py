@@ -239,6 +239,7 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
         repetitive[index] = ngrams.gopher_exceeded(texts[index])
     justified = _justified(parsed, asked, words)
     uses = tuple(map(tools.use_of, rollouts, parsed))
+    evidence = [tools.evidenced(use, prompt) for use, prompt in zip(uses, asked, strict=True)]
     per_rollout: dict[str, Floats] = {
         **{f"rep_{size}": values for size, values in by_word.rep.items()},
         "char_rep": eights.share(whose),
@@ -265,10 +266,10 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
         "repeated_calls": np.array([tools.repeated(use.acts) for use in uses]),
         "void_turns": np.array([float(use.void) for use in uses]),
         "fabricated": np.array([float(use.fabricated) for use in uses]),
-        "evidenced": np.array([tools.evidenced(use, prompt) for use, prompt in zip(uses, asked, strict=True)]),
+        "evidenced": np.array(evidence, float),
     }
     signals = _signals(per_rollout, parsed, start, grouped) | _distinct(words) | _opening(words)
-    signals |= tools.behaviour(rollouts, parsed, uses) | rewards.reward_signals(rollouts, uses, group, grouped=grouped)
+    signals |= tools.behaviour(rollouts, parsed, uses, evidence) | rewards.reward_signals(rollouts, uses, group, grouped=grouped)
     if grouped:
         signals |= _retrieval(words, group, seed)
     shared = by_word.overlap.grams[by_word.overlap.elsewhere]

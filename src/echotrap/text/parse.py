@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -81,15 +81,14 @@ class Turn(NamedTuple):
         Everything else but calls and answers: the reasoning of a policy without think blocks.
     acts : str
         Calls and answers.
-    calls, answers, malformed : int
-        Tool calls, answers, and those of both that cannot be parsed (unclosed, empty, or JSON that is none).
+    calls, malformed : int
+        Tool calls, and calls or answers that cannot be parsed (unclosed, empty, or JSON that is none).
     """
 
     think: str
     said: str
     acts: str = ""
     calls: int = 0
-    answers: int = 0
     malformed: int = 0
 
 
@@ -249,7 +248,7 @@ def acts_in(text: str) -> list[Act]:
     return [Act(m["tag"] or "code", (m["body"] if m["tag"] else m["code"]).strip(), bool(m["end"] or m["fence"])) for m in found]
 
 
-def fabricates(rollout: Rollout) -> bool:
+def fabricates(rollout: Rollout, said: Sequence[tuple[str, str]] | None = None) -> bool:
     """Whether the policy wrote a tool's result itself.
 
     Where tools speak under their own role, any closed block of results in the policy's turns is its own. Where they speak in
@@ -262,7 +261,7 @@ def fabricates(rollout: Rollout) -> bool:
     >>> fabricates(Rollout(1, "So <information>a bird</information> it is."))
     True
     """
-    said = dialogue(rollout)
+    said = dialogue(rollout) if said is None else said
     roles = [role for role, _ in said]
     first = roles.index("assistant") if "assistant" in roles else len(roles)
     if any(role in ("user", "tool", "ipython") for role in roles[first:]):
@@ -274,7 +273,7 @@ def fabricates(rollout: Rollout) -> bool:
     if rollout.messages:
         return False
     for (before, text), (role, block) in pairwise(said):
-        if role == "environment" and before == "assistant" and RESULT.search(block) and not _CALLED.search(text):
+        if role == "environment" and before == "assistant" and not _CALLED.search(text[-200:]) and RESULT.search(block):
             return True
     return False
 
@@ -302,23 +301,21 @@ def _turn(text: str) -> Turn:
         return Turn("", text.strip())
     thoughts, rest = _thoughts(text)
     acts: list[str] = []
-    calls = answers = malformed = 0
+    calls = malformed = 0
 
     def act(match: re.Match[str]) -> str:
-        nonlocal calls, answers, malformed
+        nonlocal calls, malformed
         tag, body = match["tag"], match["body"] if match["tag"] else match["code"]
         acts.append(body.strip())
         well = bool(match["end"] if tag else match["fence"]) and bool(body.strip()) and (tag not in _JSON_CALLS or _is_call(body))
         if not well:
             malformed += 1
-        elif tag in _ANSWERS:
-            answers += 1
-        else:
+        elif tag not in _ANSWERS:
             calls += 1
         return "\n"
 
     rest = _TAG.sub("", _ACT.sub(act, rest)).strip()
-    return Turn(_joined(part.strip() for part in thoughts), rest, _joined(acts), calls, answers, malformed)
+    return Turn(_joined(part.strip() for part in thoughts), rest, _joined(acts), calls, malformed)
 
 
 def _is_call(body: str) -> bool:

@@ -42,6 +42,7 @@ LOOP = 3  # the same act this many times in a row is a loop
 EVIDENCE = 0.5  # share of an answer's own words that results must hold
 DEEPEST = 20  # nested lists in which calls are looked for
 MOST_QUERIES = 100  # of a rollout that are compared with one another
+LONGEST_ANSWER = 25  # own words of an answer that can be traced: programs and essays cannot
 SHORT_RESULT = 500  # characters: in longer results a word like "failed" says nothing
 
 _BROKEN = re.compile(
@@ -194,7 +195,8 @@ def use_of(rollout: Rollout, parsed: Parsed) -> Use:
     answers: list[str] = []
     malformed = void = 0
     answer, result, cut, wrote = "", "", False, False
-    for role, text in dialogue(rollout):
+    said_by = dialogue(rollout)
+    for role, text in said_by:
         if role == "assistant":
             acts += [Done(call, result) for call in pending]  # one result for several calls
             pending, result = [], ""
@@ -222,7 +224,7 @@ def use_of(rollout: Rollout, parsed: Parsed) -> Use:
     acts += [Done(call, result or None) for call in pending]
     if cut and answer and not rollout.truncated:  # words at the end are an answer, unless they were cut off
         void -= 1
-    return Use(tuple(acts), malformed, answer, void, fabricates(rollout))
+    return Use(tuple(acts), malformed, answer, void, fabricates(rollout, said_by))
 
 
 def _calls(tag: str, body: str) -> list[ToolCall]:
@@ -287,7 +289,7 @@ def evidenced(use: Use, prompt: str) -> float:
     """1 where the answer's own words stand in the results, 0 where not, NaN where that cannot be told."""
     results = [act.result for act in use.calls if act.result and not act.failed]
     own = _words(use.answer) - _words(prompt)
-    if not results or not own:
+    if not results or not 0 < len(own) <= LONGEST_ANSWER:
         return float("nan")
     shown = set().union(*map(_words, results))
     return float(len(own & shown) >= EVIDENCE * len(own))
@@ -302,8 +304,10 @@ def _near_duplicates(queries: Sequence[str]) -> int:
     return sum(alike)
 
 
-def behaviour(rollouts: Sequence[Rollout], parsed: Sequence[Parsed], uses: Sequence[Use]) -> dict[str, float]:
-    """Signals of one step's tool use; empty where no tool is used."""
+def behaviour(
+    rollouts: Sequence[Rollout], parsed: Sequence[Parsed], uses: Sequence[Use], evidence: Sequence[float]
+) -> dict[str, float]:
+    """Signals of one step's tool use; empty where no tool is used. ``evidence`` is :func:`evidenced` of each rollout."""
     out: dict[str, float] = {}
     acts = [act for use in uses for act in use.acts]
     if acts:
@@ -329,14 +333,15 @@ def behaviour(rollouts: Sequence[Rollout], parsed: Sequence[Parsed], uses: Seque
     steps = Counter(pair for sequence in sequences for pair in pairwise(sequence))
     moves = np.array(list(steps.values()), float) / max(sum(steps.values()), 1)
     out["tool_transition_entropy"] = abs(float(-(moves * np.log(moves)).sum())) if len(moves) else float("nan")
+    first = [next(at for at, turn in enumerate(i.turns, 1) if turn.calls) for i in parsed if any(turn.calls for turn in i.turns)]
+    out["first_call_turn"] = _mean(map(float, first))
+    shown, written = (sum(map(len, texts)) for texts in ((i.observed for i in parsed), (i.text for i in parsed)))
+    out["result_share"] = shown / (shown + written) if shown + written else float("nan")
     answered = [act for act in calls if act.result is not None]
     out["error_result_frac"] = _mean(float(act.failed) for act in answered)
     out["corrected_frac"] = _mean(value for use in uses for value in _corrected(use.calls))
     told = [solved(rollout) for rollout in rollouts]
-    asked = [rollout.prompt or item.prompt for rollout, item in zip(rollouts, parsed, strict=True)]
-    out["evidence_frac"] = _mean(
-        evidenced(use, prompt) for use, prompt, right in zip(uses, asked, told, strict=True) if right != 0
-    )
+    out["evidence_frac"] = _mean(found for found, right in zip(evidence, told, strict=True) if right != 0)
     for name, wanted in (("success_with_calls", True), ("success_without_calls", False)):
         out[name] = _mean(r for r, use in zip(told, uses, strict=True) if r is not None and bool(use.calls) is wanted)
     queries = [[_query(act.call) for act in use.calls if SEARCH.search(act.call.name)] for use in uses]

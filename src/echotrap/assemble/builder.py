@@ -1,7 +1,7 @@
-"""Raw rows in, one Run out: which step a row belongs to, which rows belong together, what is missing and what is not finite.
+"""Which rows belong together, what is missing and what is not finite: a run, built again and again while its log grows.
 
-The raw rows are kept as columns of numbers (:mod:`echotrap.table`), so that a refresh reads only what is new; everything that
-follows from them is computed afresh each time, on whole arrays. A run that is followed and the same run read at once are
+The raw rows are kept as columns of numbers (:mod:`echotrap.assemble.table`), so that a refresh reads only what is new; everything
+that follows from them is computed afresh each time, on whole arrays. A run that is followed and the same run read at once are
 therefore the same.
 """
 
@@ -19,14 +19,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from echotrap.derived import RULES
-from echotrap.errors import ConfigError
-from echotrap.fields import CONFIG_KEYS, FIELDS, PERCENT, UPDATE_FIELDS
-from echotrap.naming import Naming, name_keys
-from echotrap.record import NonFinite, Provenance, Run, RunConfig
-from echotrap.sources.base import Note, Reader
-from echotrap.steps import place
-from echotrap.table import (
+from echotrap.assemble.derived import RULES
+from echotrap.assemble.naming import Naming, name_keys
+from echotrap.assemble.steps import place
+from echotrap.assemble.table import (
     INF,
     MAX_CELLS,
     MINUS_INF,
@@ -40,6 +36,10 @@ from echotrap.table import (
     Table,
     read_number,
 )
+from echotrap.errors import ConfigError
+from echotrap.fields import CONFIG_KEYS, FIELDS, PERCENT, UPDATE_FIELDS
+from echotrap.record import NonFinite, Provenance, Run, RunConfig
+from echotrap.sources.base import Note, Reader
 
 __all__ = ["RunBuilder"]
 
@@ -156,7 +156,7 @@ class RunBuilder:
 
 
 class _Assembly:
-    """One pass from raw columns to a run. It is the :class:`echotrap.derived.View` of the rules."""
+    """One pass from raw columns to a run. It is the :class:`echotrap.assemble.derived.View` of the rules."""
 
     def __init__(self, builder: RunBuilder) -> None:
         self.reader, self.table = builder.reader, builder.table

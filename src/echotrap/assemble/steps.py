@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from echotrap.assemble.naming import Naming
+from echotrap.assemble.table import ABSENT, UNSET, Flags, Ints, Table
 from echotrap.fields import STEP_KEYS, SUMMARY_KEYS, WEAK_STEP_KEYS
-from echotrap.naming import Naming
 from echotrap.record import Event, Segment
 from echotrap.sources.base import Note
-from echotrap.table import ABSENT, UNSET, Flags, Ints, Table
 
 __all__ = ["Placement", "place"]
 
