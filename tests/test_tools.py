@@ -5,9 +5,11 @@ import time
 from dataclasses import asdict, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from echotrap import text
+from echotrap.record import Run
 from echotrap.rollouts import MemoryStore, Message, Rollout
 from echotrap.text.measure import measure
 from echotrap.text.parse import parse
@@ -162,6 +164,8 @@ def test_signals_of_a_step_with_tools() -> None:
     assert signals["evidence_frac"] == 1.0
     assert signals["call_sequences_frac"] == 1.0
     assert signals["queries_per_question"] == 0.25
+    assert signals["first_call_turn"] == 1.0
+    assert 0 < signals["result_share"] < 1
 
 
 def test_a_step_without_tools_has_no_tool_signals() -> None:
@@ -321,3 +325,11 @@ def test_hostile_text_takes_no_long_time(said: str) -> None:
     behaviour(items, [parse(item) for item in items], uses, [evidenced(one, "") for one in uses])
     reward_signals(items, uses, np.zeros(2, int), grouped=True)
     assert time.perf_counter() - begun < 10
+
+
+def test_a_finding_of_ties_shows_tied_rollouts() -> None:
+    items = [replace(item, step=step) for step in (1, 2) for item in TRIALS]
+    run = Run("r", "-", "frame", pd.DataFrame(), rollouts=MemoryStore(items))
+    during = [ref for ref in text.evidence(run, "coarse-reward-ties", 2, 2) if ref.when == "during"]
+    assert {ref.index for ref in during} == {1, 2}
+    assert all("<tool_call>" in ref.text for ref in during)

@@ -59,7 +59,7 @@ CLAIMS = (
     _claim(7, "without pay for reasoning, thoughts become shallow or made up", "RAGEN", "length-collapse unjustified-thoughts",
            "thinking_length thinking_share unjustified_frac", "rollouts"),
     _claim(8, "knowing when to call and how to recover from an error", "ReTool", "tool-overuse premature-termination "
-           "tool-abandonment", "calls_per_turn zero_call_frac corrected_frac", "metrics, rollouts"),
+           "tool-abandonment", "calls_per_turn first_call_turn zero_call_frac corrected_frac", "metrics, rollouts"),
     _claim(9, "the first thing to learn is to call at all", "R1-Searcher", "tool-abandonment tool-format-collapse",
            "zero_call_frac valid_call_frac", "rollouts"),
     _claim(10, "a wrong tool and a malformed argument look the same to a binary reward", "ToolRLA",
@@ -100,7 +100,7 @@ CLAIMS = (
     _claim(27, "a reward per turn that points away from the outcome", "Iterative Reward Calibration", "reward-misalignment",
            "component_corr_min", "rollouts"),
     _claim(28, "what is retrieved is noise and fills the context", "SKILL0, ATLAS", "context-saturation",
-           "observation_share prompt_length evidence_frac", "metrics, rollouts"),
+           "observation_share result_share prompt_length evidence_frac", "metrics, rollouts"),
     _claim(29, "chains break by wrong parameters", "graduated reward", "coarse-reward-ties tool-format-collapse",
            "name_error_frac parameter_name_error_frac parameter_value_error_frac order_error_frac malformed_error_frac",
            "rollouts"),

@@ -223,6 +223,18 @@ def _malformed(item: _Step) -> Floats:
     return np.asarray(item.scores.per_rollout["malformed"] + empty)
 
 
+def _tied(item: _Step) -> Floats:
+    """Share of the differing rollouts of its own group that got the same reward."""
+    out = np.zeros(len(item.rollouts))
+    for name in np.unique(item.scores.group):
+        mine = np.flatnonzero(item.scores.group == name).tolist()
+        for index in mine:
+            others = [k for k in mine if item.scores.uses[k].signature != item.scores.uses[index].signature]
+            same = [k for k in others if abs(item.rollouts[k].reward - item.rollouts[index].reward) < 1e-9]
+            out[index] = len(same) / len(others) if others else 0.0
+    return out
+
+
 def _unfounded(item: _Step) -> Floats:
     return np.asarray(item.scores.per_rollout["evidenced"] == 0, dtype=np.float64)
 
@@ -267,6 +279,7 @@ _KINDS = {
     "token-zero-output": _Kind(_of("one_symbol"), _one_symbol, raw=True),
     "unjustified-thoughts": _Kind(_unjustified, _nothing),
     "tool-format-collapse": _Kind(_malformed, _nothing, raw=True),
+    "coarse-reward-ties": _Kind(_tied, _nothing, raw=True),
     "void-turns": _Kind(_of("void_turns"), _nothing, raw=True),
     "fabricated-observations": _Kind(_of("fabricated"), _made_up, raw=True),
     "action-loops": _Kind(_of("repeated_calls"), _repeated, raw=True),

@@ -333,6 +333,10 @@ def behaviour(
     steps = Counter(pair for sequence in sequences for pair in pairwise(sequence))
     moves = np.array(list(steps.values()), float) / max(sum(steps.values()), 1)
     out["tool_transition_entropy"] = abs(float(-(moves * np.log(moves)).sum())) if len(moves) else float("nan")
+    first = [next(at for at, turn in enumerate(i.turns, 1) if turn.calls) for i in parsed if any(turn.calls for turn in i.turns)]
+    out["first_call_turn"] = _mean(map(float, first))
+    shown, written = (sum(map(len, texts)) for texts in ((i.observed for i in parsed), (i.text for i in parsed)))
+    out["result_share"] = shown / (shown + written) if shown + written else float("nan")
     answered = [act for act in calls if act.result is not None]
     out["error_result_frac"] = _mean(float(act.failed) for act in answered)
     out["corrected_frac"] = _mean(value for use in uses for value in _corrected(use.calls))
