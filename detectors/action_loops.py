@@ -51,7 +51,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_share: float = knob(0.2, least=0.02, most=0.9, low=0.35, source="failure catalogue E9")
     growth_ratio: float = knob(1.5, least=1.0, most=10.0, low=2.0, source="untrained policies repeat themselves too")

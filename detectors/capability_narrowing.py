@@ -51,7 +51,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     fall: float = knob(0.02, least=0.0, most=0.5, low=0.05, source="one task of fifty")
     noise_sigma: float = knob(2.0, least=0.0, most=10.0, low=3.0, source="failure catalogue B7")

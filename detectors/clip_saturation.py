@@ -53,7 +53,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_share: float = knob(0.1, least=0.005, most=0.9, low=0.2, source="failure catalogue C6")
     warning_share: float = knob(0.3, least=0.01, most=0.95, low=0.5, source="failure catalogue C6")

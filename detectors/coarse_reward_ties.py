@@ -52,7 +52,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_share: float = knob(0.5, least=0.2, most=1.0, low=0.8, high=0.4, source="failure catalogue A4")
     least_calls: float = knob(0.1, least=0.0, most=10.0, source="a run without tools has other rewards to think of")

@@ -49,7 +49,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     full_share: float = knob(0.8, least=0.3, most=0.99, low=0.9, source="failure catalogue E12")
     rise: float = knob(0.1, least=0.0, most=0.9, source="gate was-normal")

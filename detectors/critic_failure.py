@@ -53,7 +53,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_limit: float = knob(0.0, least=-1.0, most=0.5, source="failure catalogue C11")
     warning_limit: float = knob(-0.5, least=-10.0, most=0.3, source="failure catalogue C11")

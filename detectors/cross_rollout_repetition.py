@@ -61,7 +61,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     least_share: float = knob(0.30, least=0.05, most=0.9, low=0.4, high=0.2, source="failure catalogue B5")
     baseline_factor: float = knob(3.0, least=1.5, most=10.0, source="failure catalogue B5")

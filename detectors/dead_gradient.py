@@ -56,7 +56,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     floor_ratio: float = knob(0.01, least=1e-6, most=0.2, low=0.003, high=0.03, source="failure catalogue C3")
     floor_norm: float = knob(1e-6, least=0.0, most=1e-3, source="a run dead from its first step has no better baseline")

@@ -51,7 +51,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_share: float = knob(0.4, least=0.1, most=0.95, low=0.6, source="failure catalogue E4")
     rise: float = knob(0.15, least=0.02, most=0.8, low=0.3, source="failure catalogue E4")

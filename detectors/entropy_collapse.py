@@ -61,7 +61,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_ratio: float = knob(0.2, least=0.05, most=0.5, low=0.1, high=0.28, source="healthy runs fall to 0.29")
     gone_ratio: float = knob(0.05, least=0.001, most=0.2, low=0.02, high=0.1, source="failure catalogue 3.4")

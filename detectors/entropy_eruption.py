@@ -61,7 +61,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     rise_ratio: float = knob(1.5, least=1.1, most=10.0, low=2.0, high=1.3, source="failure catalogue B2; RAGEN curves")
     alive_ratio: float = knob(0.5, least=0.0, most=2.0, source="Sokoban-PPO erupts to 0.8 of its baseline")

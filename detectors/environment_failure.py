@@ -55,7 +55,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_rise: float = knob(0.05, least=0.01, most=0.5, low=0.1, source="prime-rl docs/training.md")
     warning_rise: float = knob(0.15, least=0.02, most=0.9, low=0.25, high=0.1, source="failure catalogue E7")

@@ -52,7 +52,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_share: float = knob(0.01, least=0.001, most=0.5, low=0.05, source="failure catalogue E8")
     usual: float = knob(0.5, least=0.1, most=1.0, source="a dialect, not a failure, where most rollouts begin that way")

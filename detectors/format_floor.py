@@ -62,9 +62,9 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
-    penalty_tolerance: float = knob(0.1, least=0.0, most=0.5, source="ragen.md 11: 0.01 at a penalty of 0.1")
+    penalty_tolerance: float = knob(0.1, least=0.0, most=0.5, source="failure catalogue A9: 0.01 at RAGEN's penalty of 0.1")
     range_tolerance: float = knob(0.01, least=0.0, most=0.1, source="failure catalogue A9")
     spread_ratio: float = knob(0.02, least=0.0, most=0.2, source="failure catalogue A9")
     chance: float = knob(0.001, least=1e-9, most=0.1, low=1e-5, high=0.01, source="small batches that fail as a whole")

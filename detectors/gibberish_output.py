@@ -54,7 +54,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     least_share: float = knob(0.02, least=0.0, most=0.5, low=0.05, high=0.02, source="failure catalogue B6")
     baseline_factor: float = knob(3.0, least=1.5, most=10.0, source="as for repetition, B4")

@@ -49,7 +49,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     rising_blocks: int = knob(8, least=5, most=10, low=9, source="failure catalogue C2")
     growth_factor: float = knob(2.0, least=1.1, most=20.0, low=3.0, source="failure catalogue C2")

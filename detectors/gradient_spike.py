@@ -64,7 +64,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     event_factor: float = knob(3.0, least=1.5, most=20.0, low=5.0, source="failure catalogue C1")
     event_sigma: float = knob(

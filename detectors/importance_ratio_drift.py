@@ -52,7 +52,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_ratio: float = knob(0.9, least=0.3, most=1.0, low=0.8, source="failure catalogue C8")
     critical_ratio: float = knob(0.5, least=0.05, most=0.9, source="verl docs/algo/rollout_corr.md")

@@ -59,7 +59,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_kl: float = knob(
         1.0, least=0.05, most=20.0, low=2.0, high=0.5, source="failure catalogue C5; sound runs stay below 0.2-1.1"

@@ -55,7 +55,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_ratio: float = knob(0.3, least=0.05, most=0.8, low=0.2, high=0.4, source="failure catalogue D2")
     gone_ratio: float = knob(0.1, least=0.005, most=0.3, low=0.05, source="failure catalogue 3.4")

@@ -57,7 +57,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     growth_ratio: float = knob(2.0, least=1.2, most=20.0, low=3.0, high=1.7, source="failure catalogue D3")
     runaway_ratio: float = knob(4.0, least=2.0, most=100.0, low=6.0, source="distillation run: 858 to 4,096 tokens in 17 steps")

@@ -54,7 +54,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_fall_nats: float = knob(0.1, least=0.01, most=2.0, low=0.2, source="failure catalogue C7")
     warning_fall_nats: float = knob(0.3, least=0.02, most=5.0, low=0.5, source="failure catalogue C7")

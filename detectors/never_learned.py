@@ -57,7 +57,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     success: float = knob(0.01, least=0.0, most=0.2, source="RAGEN agent_trainer.py")
     evaluations: int = knob(5, least=2, most=50, low=10, high=3, source="RAGEN agent_trainer.py")

@@ -50,7 +50,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_share: float = knob(
         0.05, least=0.005, most=0.5, low=0.15, high=0.02, source="failure catalogue A6: 5 % rules, 15 % judge"

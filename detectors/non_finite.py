@@ -65,7 +65,7 @@ REWARD = frozenset({"reward_mean", "reward_std", "group_reward_std", "success_ra
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     suspect_rows: int = knob(3, least=1, most=50, low=5, source="failure catalogue C4")
     quiet_steps: int = knob(20, least=1, most=500, source="failure catalogue 9.5")

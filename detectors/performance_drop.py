@@ -63,7 +63,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     kept_ratio: float = knob(0.5, least=0.1, most=0.9, low=0.4, high=0.6, source="failure catalogue F10")
     gone_ratio: float = knob(

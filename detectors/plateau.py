@@ -50,7 +50,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     evaluations: int = knob(5, least=2, most=100, low=10, source="failure catalogue F7")
     spread_ratio: float = knob(0.7, least=0.1, most=1.0, source="failure catalogue F7")

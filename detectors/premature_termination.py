@@ -49,7 +49,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_ratio: float = knob(0.5, least=0.1, most=0.9, low=0.3, source="failure catalogue E3")
     fewest_turns: float = knob(1.1, least=1.0, most=5.0, source="failure catalogue E3")

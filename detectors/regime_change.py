@@ -51,7 +51,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     jump_ratio: float = knob(1.2, least=1.05, most=10.0, low=1.5, source="failure catalogue F1")
     jump_sigma: float = knob(8.0, least=3.0, most=50.0, source="prompt lengths of small batches")

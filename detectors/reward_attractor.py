@@ -55,7 +55,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     still_ratio: float = knob(0.02, least=0.0, most=0.2, source="means of a handful of values move by more")
     watch_share: float = knob(0.7, least=0.3, most=1.0, low=0.8, source="failure catalogue A7")

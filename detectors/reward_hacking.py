@@ -58,7 +58,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     fall_ratio: float = knob(0.2, least=0.02, most=0.9, low=0.3, source="twice the limit of train-eval-divergence, and longer")
     noise_sigma: float = knob(2.0, least=0.5, most=10.0, low=3.0, source="failure catalogue A8")
@@ -71,20 +71,14 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     if len(steps) < 5:
         return NotEvaluated("fewer than 5 evaluations")
     at, reward = run.series("reward_mean")
-    then = stats.as_of(stats.trailing(reward, at, 20, "mean"), at, steps, np.nan)
-    loud = stats.as_of(stats.noise(reward, how="mean") / np.sqrt(10), at, steps, np.nan)
-    best = stats.running_max(held_out)
-    at_best = np.maximum.accumulate(np.where(held_out >= best, np.arange(len(steps)), 0))
-    fall, rise = best - held_out, then - then[at_best]
-    deep = (fall > params.fall_ratio * np.abs(best)) & (fall > params.noise_sigma * np.nan_to_num(stats.noise(held_out)))
-    apart = deep & (rise > loud) & (np.arange(len(steps)) >= 4)
+    seen = stats.apart(held_out, steps, reward, at, fall_ratio=params.fall_ratio, sigmas=params.noise_sigma)
+    apart = seen.flag & (np.arange(len(steps)) >= 4)
     level, onset = stats.ladder(
         stats.held_points(apart, steps, 1),
         stats.held_points(apart, steps, params.evaluations),
-        stats.held_points(apart & (fall > 0.5 * np.abs(best)), steps, 2 * params.evaluations),
+        stats.held_points(apart & (seen.best - held_out > 0.5 * np.abs(seen.best)), steps, 2 * params.evaluations),
     )
-    evidence = {"value": held_out, "best": best, "rise": rise}
-    return Track(steps, level, onset, held_out, best - params.fall_ratio * np.abs(best), evidence)
+    return Track(steps, level, onset, held_out, seen.limit, {"value": held_out, "best": seen.best, "rise": seen.rise})
 
 
 DETECTOR = Detector(

@@ -54,7 +54,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     correlation: float = knob(0.1, least=0.0, most=0.9, low=0.2, source="failure catalogue A5")
     sigmas: float = knob(2.6, least=1.0, most=6.0, low=4.0, high=2.0, source="95 % for one component; there may be several")

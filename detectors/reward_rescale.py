@@ -49,7 +49,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     excess: float = knob(0.5, least=0.05, most=10.0, low=1.0, high=0.2, source="unbounded rewards creep; weights change at once")
     memory_steps: int = knob(20, least=5, most=200, source="a new range is known after a baseline's length")

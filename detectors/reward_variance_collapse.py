@@ -70,7 +70,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_ratio: float = knob(0.5, least=0.1, most=0.9, low=0.4, high=0.6, source="failure catalogue A2; RAGEN curves")
     warning_ratio: float = knob(0.1, least=0.01, most=0.5, low=0.05, high=0.2, source="RAGEN agent_trainer.py")

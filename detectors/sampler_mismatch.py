@@ -58,7 +58,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     prob_gap: float = knob(0.01, least=0.001, most=0.5, low=0.02, source="verl FAQ")
     gap_rise: float = knob(1.5, least=1.0, most=20.0, source="a gap that is large from the first step is a matter of the engines")

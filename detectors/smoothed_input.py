@@ -51,7 +51,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     jump_factor: float = knob(3.0, least=1.5, most=100.0, source="RAGEN figure 6: 1,898 drawn five times")
     flat_ratio: float = knob(0.01, least=0.0001, most=0.1, source="RAGEN figure 6")

@@ -54,7 +54,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     success: float = knob(0.95, least=0.5, most=1.0, source="failure catalogue F9")
     all_right: float = knob(0.9, least=0.5, most=1.0, source="failure catalogue F9")

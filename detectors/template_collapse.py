@@ -57,7 +57,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_ratio: float = knob(0.55, least=0.2, most=0.95, low=0.45, high=0.65, source="RAGEN-2 figure 5, test T9")
     clear_ratio: float = knob(0.7, least=0.3, most=1.0, source="between the stable run's minimum and its mean")

@@ -52,7 +52,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     least_share: float = knob(0.01, least=0.0, most=0.5, low=0.05, source="failure catalogue C12")
     least_count: int = knob(2, least=1, most=100, low=4, source="failure catalogue C12")

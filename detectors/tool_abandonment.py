@@ -50,7 +50,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_ratio: float = knob(0.6, least=0.1, most=0.9, low=0.5, source="failure catalogue E14")
     warning_ratio: float = knob(0.3, least=0.01, most=0.8, low=0.2, source="failure catalogue E14")

@@ -54,7 +54,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     drop: float = knob(0.2, least=0.05, most=0.9, low=0.3, high=0.15, source="failure catalogue E6")
     noise_sigma: float = knob(4.0, least=0.0, most=20.0, low=5.0, high=3.0, source="a sound run with 20 rollouts moves by .2")

@@ -50,7 +50,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     entropy_ratio: float = knob(0.3, least=0.05, most=0.9, low=0.15, high=0.4, source="failure catalogue E5")
     top_share: float = knob(0.95, least=0.5, most=1.0, low=0.99, source="failure catalogue E5")

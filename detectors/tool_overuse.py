@@ -50,7 +50,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     growth_ratio: float = knob(1.5, least=1.1, most=10.0, low=2.0, source="failure catalogue E2")
     more_calls: float = knob(1.0, least=0.0, most=20.0, source="a half call more is no overuse")

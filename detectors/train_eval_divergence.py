@@ -53,7 +53,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     fall_ratio: float = knob(0.15, least=0.01, most=0.9, low=0.25, source="RAGEN's healthy run falls by 11 %")
     noise_sigma: float = knob(2.0, least=0.5, most=10.0, low=3.0, source="failure catalogue F6")
@@ -67,16 +67,10 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         return NotEvaluated("fewer than 3 evaluations")
     name = "reward_mean" if run.has("reward_mean") else "success_rate"
     at, training = run.series(name)
-    level_then = stats.as_of(stats.trailing(training, at, 20, "mean"), at, steps, np.nan)
-    loud = stats.as_of(stats.noise(training, how="mean") / np.sqrt(10), at, steps, np.nan)
-    best = stats.running_max(held_out)
-    at_best = np.maximum.accumulate(np.where(held_out >= best, np.arange(len(steps)), 0))
-    fall, rise = best - held_out, level_then - level_then[at_best]
-    usual = np.nan_to_num(stats.noise(held_out))
-    apart = (fall > params.fall_ratio * np.abs(best)) & (fall > params.noise_sigma * usual) & (rise > loud)
-    level, onset = stats.ladder(stats.held_points(apart & (np.arange(len(steps)) >= 2), steps, params.evaluations))
-    evidence = {"value": held_out, "best": best, "signal": name, "training": level_then, "rise": rise}
-    return Track(steps, level, onset, held_out, (1 - params.fall_ratio) * best, evidence)
+    seen = stats.apart(held_out, steps, training, at, fall_ratio=params.fall_ratio, sigmas=params.noise_sigma)
+    level, onset = stats.ladder(stats.held_points(seen.flag & (np.arange(len(steps)) >= 2), steps, params.evaluations))
+    evidence = {"value": held_out, "best": seen.best, "signal": name, "training": seen.outcome, "rise": seen.rise}
+    return Track(steps, level, onset, held_out, seen.limit, evidence)
 
 
 DETECTOR = Detector(

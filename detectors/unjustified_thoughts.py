@@ -52,7 +52,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     share: float = knob(0.5, least=0.1, most=1.0, low=0.6, high=0.4, source="failure catalogue E10")
     rise: float = knob(0.2, least=0.0, most=0.9, source="sampling noise of 16 rollouts is .12")

@@ -49,7 +49,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_share: float = knob(0.1, least=0.01, most=0.9, low=0.2, high=0.07, source="failure catalogue E1")
     growth_ratio: float = knob(2.0, least=1.0, most=10.0, low=3.0, source="failure catalogue E1")

@@ -58,7 +58,7 @@ from echotrap.record import Run
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     least_share: float = knob(0.05, least=0.0, most=0.5, low=0.1, high=0.05, source="failure catalogue B4")
     baseline_factor: float = knob(3.0, least=1.5, most=10.0, low=4.0, high=2.5, source="failure catalogue B4")

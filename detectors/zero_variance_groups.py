@@ -66,7 +66,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Params:
-    """Working point; see the card of each knob for its source."""
+    """Working point; each knob says where it comes from."""
 
     watch_share: float = knob(0.5, least=0.2, most=0.95, low=0.6, high=0.45, source="failure catalogue A3; RAGEN-2 figure 10")
     warning_share: float = knob(0.6, least=0.3, most=0.99, low=0.8, high=0.6, source="failure catalogue A3")

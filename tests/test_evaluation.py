@@ -119,7 +119,7 @@ def test_shared_logs_meet_their_labels() -> None:
     assert [item.case.case for item in judged if item.case.expect == "quiet" and item.critical_step is not None] == []
 
 
-CURVE_STEPS = {  # ragen.md, section 10: latest first warning, latest critical
+CURVE_STEPS = {  # by the recovered curves: latest first warning, latest critical
     "FrozenLake-PPO": (80, 100),
     "Sokoban-PPO": (100, 100),
     "Bandit-PPO": (120, 180),  # told at 120, recovers at 160, told again at 170, critical one point later

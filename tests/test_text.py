@@ -510,7 +510,7 @@ def regime_texts(name):
             }[name]
 
 
-REGIMES = {  # accuracy, nearest neighbour, mutual information: least and most, after ragen.md 7.3
+REGIMES = {  # accuracy, nearest neighbour, mutual information: least and most, after RAGEN-2
     "diverse": ((0.95, 1), (0.95, 1), (0.5, 3)),
     "compressed": ((1, 1), (1, 1), (1, 3)),
     "template": ((0, 0.25), (0, 0.25), (-0.2, 0.1)),

@@ -22,6 +22,7 @@ from echotrap.report import (
     Lever,
     NoteLine,
     Report,
+    RolloutRef,
     RunFacts,
     Signal,
     SignalCoverage,
@@ -222,13 +223,12 @@ def _lever(remedy: Remedy, run: Run) -> Lever:
     return Lever(action=remedy.action, key=key, cost=remedy.cost)
 
 
-def _rollouts(run: Run, card: Card, episode: Episode) -> tuple:  # type: ignore[type-arg]
+def _rollouts(run: Run, card: Card, episode: Episode) -> tuple[RolloutRef, ...]:
     if run.rollouts is None:
         return ()
-    from echotrap import text
+    from echotrap.text import evidence
 
-    evidence = getattr(text, "evidence", None)
-    return tuple(evidence(run, card.id, episode.onset_step, min(episode.alarm_steps.values()))) if evidence else ()
+    return evidence(run, card.id, episode.onset_step, min(episode.alarm_steps.values()))
 
 
 def _suppress(findings: tuple[Finding, ...], seen: Examination, incident: Incident | None) -> tuple[Finding, ...]:

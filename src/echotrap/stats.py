@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from echotrap import windows
 
 __all__ = [
+    "Apart",
     "Held",
     "Local",
+    "apart",
     "as_of",
     "baseline",
     "best_so_far",
@@ -37,7 +39,6 @@ __all__ = [
     "points_in",
     "ratio",
     "risen",
-    "rolling_mad",
     "rolling_median",
     "rolling_median_steps",
     "running_max",
@@ -80,6 +81,26 @@ class Local(NamedTuple):
 
     centre: Floats
     spread: Floats
+
+
+class Apart(NamedTuple):
+    """A held-out score and a training outcome that part, at the steps of the score.
+
+    Attributes
+    ----------
+    flag : (n,) bool
+        The score has fallen and the outcome has risen since.
+    best, limit : (n,) float64
+        Highest score so far, and what the score must be below.
+    outcome, rise : (n,) float64
+        The outcome (20-step mean), and how much higher it is than when the score was at its best.
+    """
+
+    flag: Flags
+    best: Floats
+    limit: Floats
+    outcome: Floats
+    rise: Floats
 
 
 def held(flag: Flags, steps: Steps, window_steps: int, *, release: Flags | None = None, chance: float | None = None) -> Held:
@@ -224,21 +245,9 @@ def spacing(steps: Steps) -> Floats:
     return np.concatenate(([gaps[0] if len(gaps) else 1.0], rolling_median(gaps, 20)))
 
 
-def rolling_median(values: Floats, window_points: int, *, exclude_last: int = 0) -> Floats:
-    """Trailing median of the last ``window_points`` values (fewer at the start), leaving out the newest ``exclude_last``.
-
-    NaN where nothing is left.
-    """
-    result = windows.by_points(values, window_points)
-    if exclude_last:
-        result = np.concatenate((np.full(min(exclude_last, len(values)), np.nan), result[: max(len(values) - exclude_last, 0)]))
-    return result
-
-
-def rolling_mad(values: Floats, window_points: int, *, exclude_last: int = 0) -> Floats:
-    """Trailing median absolute deviation: of each value from the :func:`rolling_median` of its own time, over the same window."""
-    off = np.abs(values - rolling_median(values, window_points))
-    return rolling_median(off, window_points, exclude_last=exclude_last)
+def rolling_median(values: Floats, window_points: int) -> Floats:
+    """Trailing median of the last ``window_points`` values (fewer at the start); NaN where nothing is left."""
+    return windows.by_points(values, window_points)
 
 
 def rolling_median_steps(values: Floats, steps: Steps, window_steps: int) -> Floats:
@@ -350,6 +359,21 @@ def risen(values: Floats, steps: Steps, *, kept: float = 0.85) -> Flags:
     low, high = running_min(values), running_max(values)
     clear_gain = gain > np.maximum(noise_of_means(values, steps, 3.0), 0.1 * (high - low))
     return np.asarray(clear_gain & (smooth - start >= kept * gain) & (smooth - low >= 0.5 * (high - low)))
+
+
+def apart(score: Floats, steps: Steps, outcome: Floats, at: Steps, *, fall_ratio: float, sigmas: float) -> Apart:
+    """Where a held-out score is well below its best while a training outcome is higher than it was at that best.
+
+    The score has fallen by more than ``fall_ratio`` of its best and by more than ``sigmas`` standard deviations of its own noise;
+    the 20-step mean of the outcome has risen by more than the noise of a 10-step mean.
+    """
+    mean = as_of(trailing(outcome, at, 20, "mean"), at, steps, np.nan)
+    loud = as_of(noise(outcome, how="mean") / np.sqrt(10), at, steps, np.nan)
+    best = running_max(score)
+    at_best = np.maximum.accumulate(np.where(score >= best, np.arange(len(steps)), 0))
+    fall, rise = best - score, mean - mean[at_best]
+    flag = (fall > fall_ratio * np.abs(best)) & (fall > sigmas * np.nan_to_num(noise(score))) & (rise > loud)
+    return Apart(flag, best, best - fall_ratio * np.abs(best), mean, rise)
 
 
 def best_so_far(values: Floats, steps: Steps) -> Floats:

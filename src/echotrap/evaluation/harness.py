@@ -119,7 +119,7 @@ CURVES: dict[str, tuple[str, int | None]] = {
     "FrozenLake-PPO": ("critical", 70),
     "FrozenLake-GRPO": ("quiet", None),
 }
-"""RAGEN's published runs: what a good tool says, and the step at which success has halved (ragen.md 4)."""
+"""RAGEN's published runs: what a good tool says, and the step at which success has halved."""
 
 
 def curves(folder: Path, suffix: str = "") -> list[Labelled]:

@@ -181,18 +181,15 @@ class Overlap:
 
     Attributes
     ----------
-    distinct : (n,) int64
-        Distinct n-grams per rollout, known phrases left out.
     other_prompts, own_group : (n,) float64
-        Share of them found in a rollout of another prompt, and in another rollout of the same group; NaN where there is none
-        to compare with, or no n-gram.
-    grams, shares : arrays
+        Share of a rollout's distinct n-grams, known phrases left out, found in a rollout of another prompt, and in another
+        rollout of the same group; NaN where there is none to compare with, or no n-gram.
+    grams, rollouts_with : arrays
         The step's distinct n-grams (48-bit codes, ascending) and how many rollouts have each.
     elsewhere : (k,) bool
         Which of the distinct n-grams occur under two prompts or more.
     """
 
-    distinct: Ints
     other_prompts: Floats
     own_group: Floats
     grams: Hashes
@@ -243,7 +240,7 @@ def overlap(codes: Hashes, rollout: Ints, group: Ints, known: Hashes | None = No
     with np.errstate(invalid="ignore", divide="ignore"):
         other = np.where((distinct > 0) & (np.count_nonzero(sizes) > 1), crossed / distinct, np.nan)
         own = np.where((distinct > 0) & (sizes[group] > 1), within / distinct, np.nan)
-    return Overlap(distinct, other, own, gram[first], size, elsewhere)
+    return Overlap(other, own, gram[first], size, elsewhere)
 
 
 def member(values: Hashes, known: Hashes) -> Flags:

@@ -81,15 +81,14 @@ class Turn(NamedTuple):
         Everything else but calls and answers: the reasoning of a policy without think blocks.
     acts : str
         Calls and answers.
-    calls, answers, malformed : int
-        Tool calls, answers, and those of both that cannot be parsed (unclosed, empty, or JSON that is none).
+    calls, malformed : int
+        Tool calls, and calls or answers that cannot be parsed (unclosed, empty, or JSON that is none).
     """
 
     think: str
     said: str
     acts: str = ""
     calls: int = 0
-    answers: int = 0
     malformed: int = 0
 
 
@@ -302,23 +301,21 @@ def _turn(text: str) -> Turn:
         return Turn("", text.strip())
     thoughts, rest = _thoughts(text)
     acts: list[str] = []
-    calls = answers = malformed = 0
+    calls = malformed = 0
 
     def act(match: re.Match[str]) -> str:
-        nonlocal calls, answers, malformed
+        nonlocal calls, malformed
         tag, body = match["tag"], match["body"] if match["tag"] else match["code"]
         acts.append(body.strip())
         well = bool(match["end"] if tag else match["fence"]) and bool(body.strip()) and (tag not in _JSON_CALLS or _is_call(body))
         if not well:
             malformed += 1
-        elif tag in _ANSWERS:
-            answers += 1
-        else:
+        elif tag not in _ANSWERS:
             calls += 1
         return "\n"
 
     rest = _TAG.sub("", _ACT.sub(act, rest)).strip()
-    return Turn(_joined(part.strip() for part in thoughts), rest, _joined(acts), calls, answers, malformed)
+    return Turn(_joined(part.strip() for part in thoughts), rest, _joined(acts), calls, malformed)
 
 
 def _is_call(body: str) -> bool:
