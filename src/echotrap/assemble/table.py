@@ -237,7 +237,8 @@ def _matrix(data: list[tuple[Any, ...]], width: int) -> Floats | None:
         matrix = np.fromiter(itertools.chain.from_iterable(data), np.float64, len(data) * width).reshape(-1, width)
     except (TypeError, ValueError, OverflowError):
         return None
-    for row, column in np.argwhere(~np.isfinite(matrix)):
+    finite = np.isfinite(matrix)
+    for row, column in () if finite.all() else np.argwhere(~finite):
         if not isinstance(data[row][column], float):
             return None  # a null or a spelled NaN, which are something else
     return matrix
