@@ -142,7 +142,7 @@ class Examination:
         candidates = [label for label, level in last.items() if level == top]
         chosen = candidates[0]
         if chosen in verdicts.CONSEQUENCES:
-            least = top if verdicts.CONSEQUENCES[chosen] is None else int(verdicts.CONSEQUENCES[chosen] or 0)
+            least = verdicts.CONSEQUENCES[chosen] or top
             begins = {
                 label: int(np.argmax(self.rules[label][first:stop] >= least)) for label, level in last.items() if level >= least
             }
