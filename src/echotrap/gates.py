@@ -1,14 +1,8 @@
 """Conditions of the run under which an alarm means something else, or nothing.
 
-<<<<<<< HEAD
-Order: finite (a point that is not finite never reaches a series) → enough data → environment → declared event → convergence →
-rule. A gate never raises a level. The environment is no mask: its failure is a verdict that comes before those it explains
-(:mod:`echotrap.verdicts`). Everything is causal: the gate at a step uses that step and earlier ones.
-=======
 Order: finite (a point that is not finite never reaches a series) → enough data → declared event → convergence → rule. A failing
 environment is a verdict of its own (:mod:`echotrap.verdicts`). A gate never raises a level. Everything is causal: the gate at a
 step uses that step and earlier ones.
->>>>>>> main
 """
 
 from __future__ import annotations
