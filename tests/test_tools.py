@@ -7,13 +7,16 @@ from dataclasses import asdict, replace
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from echotrap import text
+from echotrap.fields import FIELDS
 from echotrap.record import Run
 from echotrap.rollouts import MemoryStore, Message, Rollout
 from echotrap.text.measure import measure
 from echotrap.text.parse import parse
-from echotrap.text.rewards import error_of, expected_calls, reward_signals, ties_of
+from echotrap.text.rewards import error_of, expected_calls, pass_at, reward_signals, ties_of
 from echotrap.text.tools import ACTION, Use, behaviour, calls_in_json, evidenced, loops, repeated, spelled, use_of
 from echotrap.tool_rewards import ToolCall
 
@@ -333,3 +336,33 @@ def test_a_finding_of_ties_shows_tied_rollouts() -> None:
     during = [ref for ref in text.evidence(run, "coarse-reward-ties", 2, 2) if ref.when == "during"]
     assert {ref.index for ref in during} == {1, 2}
     assert all("<tool_call>" in ref.text for ref in during)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 5), st.integers(0, 2)), min_size=1, max_size=24))
+def test_more_tries_and_more_turns_never_solve_less(tries: list[tuple[bool, int, int]]) -> None:
+    right, turns, group = (list(column) for column in zip(*tries, strict=True))
+    names, whose = np.unique(group, return_inverse=True)
+    if len(set(np.bincount(whose))) > 1:
+        return  # prompts with few tries leave pass@k: another mean
+    found = pass_at(right, turns, whose)
+    assert found[1, max(turns)] == pytest.approx(np.mean([np.mean(np.array(right)[whose == k]) for k in range(len(names))]))
+    for (k, budget), value in found.items():
+        assert all(value <= other + 1e-12 for (more, later), other in found.items() if more >= k and later >= budget)
+
+
+PIECES = st.sampled_from([
+    "<think>", "</think>", "<tool_call>", "</tool_call>", '{"name": "add", "arguments": {"a": 1}}', '{"name": ', "<search>",
+    "</search>", "<information>", "</information>", "<answer>", "</answer>", "```python\n", "```", "<|im_start|>user\n",
+    "<|im_start|>assistant\n", "<|im_end|>", "\nuser\n", "\nassistant\n", "Lima", "\\boxed{", "}", "<function=f>", " ", "[", "\n",
+])  # fmt: skip
+
+
+@given(st.lists(st.lists(PIECES, max_size=12).map("".join), min_size=1, max_size=5), st.lists(PIECES, max_size=4).map("".join))
+def test_any_text_is_read_and_every_share_is_one(said: list[str], gold: str) -> None:
+    items = [Rollout(1, one, group="a", reward=float(len(one) % 2), extra={"gts": gold, "acc": 1}) for one in said]
+    for name, value in measure(items).signals.items():
+        field = FIELDS.get(name)
+        assert np.isfinite(value), name
+        if field is not None:
+            assert field.low is None or value >= field.low - 1e-9, name
+            assert field.high is None or value <= field.high + 1e-9, name

@@ -10,8 +10,10 @@ from echotrap.app.components.chart import chart
 from echotrap.record import Run
 from echotrap.render import charts
 from echotrap.report import Report
-from echotrap.rollouts import RolloutStore
-from echotrap.text.rewards import ERRORS, Tie, ties_of
+from echotrap.rollouts import RolloutStore, solved
+from echotrap.text.measure import groups_of
+from echotrap.text.parse import parse
+from echotrap.text.rewards import ERRORS, Tie, pass_at, ties_of
 from echotrap.text.tools import sequences
 
 CALLS = ("calls_per_turn", "tool_calls", "zero_call_frac", "valid_call_frac", "error_result_frac", "repeated_calls_frac")
@@ -45,6 +47,7 @@ def tools() -> None:
         _stacked(run, "Reward by component", parts, "reward", "The dump holds no reward components.")
     _trend(run, seen.report, REWARD, "ties", step, steps, "What the reward tells apart", "")
     _step(run, store, step)
+    _boundary(store)
 
 
 def _trend(
@@ -99,6 +102,21 @@ def _step(run: Run, store: RolloutStore, step: int) -> None:
             st.dataframe(
                 pd.DataFrame(map(_row, ties.pairs)).dropna(axis="columns", how="all"), hide_index=True, key=f"ties-{step}"
             )
+
+
+def _boundary(store: RolloutStore) -> None:
+    """pass@k by turn budget at the last evaluation whose rollouts say whether they solved their task."""
+    steps = store.eval_steps()
+    rollouts = [item for item in store.eval_at(steps[-1]) if solved(item) is not None] if steps else []
+    if len(rollouts) < 2:
+        return
+    turns = [sum(bool(turn.think or turn.said or turn.acts) for turn in parse(item).turns) for item in rollouts]
+    found = pass_at([bool(solved(item)) for item in rollouts], turns, groups_of(rollouts)[0])
+    table = pd.DataFrame(
+        [(f"pass@{k}", f"T = {budget}", value) for (k, budget), value in found.items()], columns=["k", "T", "is"]
+    )
+    st.markdown(f"**Held-out step {steps[-1]:,}: pass@k by turn budget**")
+    st.dataframe(table.pivot_table(index="k", columns="T", values="is", sort=False), key="boundary")
 
 
 def _row(tie: Tie) -> dict[str, object]:

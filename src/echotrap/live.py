@@ -88,7 +88,7 @@ class Follower:
         from echotrap.signals import Memo
 
         facts = settings.run.model_dump(exclude={"framework"}, exclude_none=True)
-        self._builder = RunBuilder(reader, config=facts, framework=settings.run.framework)
+        self._builder = RunBuilder(reader, config=facts, framework=settings.run.framework, keys=settings.keys)
         self._settings = settings
         self._memo: Memo = {}
         self._memory: windows.Memory = {}

@@ -172,6 +172,27 @@ def test_ties_are_shown_as_pairs_that_a_finer_reward_ranks(opened: Open, tmp_pat
     assert "<b>drop" not in html(app)
 
 
+def test_held_out_rollouts_show_what_more_tries_and_turns_bring(opened: Open, tmp_path: Path) -> None:
+    rows = [
+        {
+            "step": step,
+            "split": split,
+            "input": "one",
+            "output": f"<answer>{k}</answer>",
+            "score": float(k == 0),
+            "acc": float(k == 0),
+        }
+        for step in range(1, 7)
+        for split in ("train", "eval")
+        for k in range(4)
+    ]
+    (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    app = opened(tmp_path / "rollouts.jsonl", view="tools")
+    assert not app.error
+    table = app.dataframe[-1].value
+    assert table["T = 1"].to_dict() == {"pass@1": 0.25, "pass@2": 0.5, "pass@4": 1.0}
+
+
 def test_rollouts_are_sorted_and_filtered(opened: Open, trap: Path) -> None:
     app = opened(trap, view="rollouts", step=50)
     by_repetition = app.dataframe[0].value["repetition"].tolist()

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,18 @@ from echotrap.rollouts import Rollout, solved
 from echotrap.text.tools import ACTION, Use, calls_in_json, spelled
 from echotrap.tool_rewards import ToolCall, binary, fine_grained, matched, multiplicative, parts
 
-__all__ = ["Side", "Tie", "Ties", "components_of", "differing_pairs", "expected_calls", "outcome", "reward_signals", "ties_of"]
+__all__ = [
+    "Side",
+    "Tie",
+    "Ties",
+    "components_of",
+    "differing_pairs",
+    "expected_calls",
+    "outcome",
+    "pass_at",
+    "reward_signals",
+    "ties_of",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -275,6 +287,41 @@ def outcome(rollout: Rollout, components: Mapping[str, float]) -> tuple[str, flo
         return "", told
     name = next((name for name in components if OUTCOME.search(name)), "")
     return name, components.get(name, float("nan"))
+
+
+def pass_at(right: Sequence[bool], turns: Sequence[int], group: Ints) -> dict[tuple[int, int], float]:
+    """pass@(k, T): the chance that one of ``k`` tries solves a prompt within ``T`` turns, unbiased, mean over prompts.
+
+    Parameters
+    ----------
+    right, turns : sequence
+        Whether each try solved its prompt, and the turns it took.
+    group : (n,) int64
+        Its prompt. Prompts with fewer than ``k`` tries are left out of pass@k.
+
+    Returns
+    -------
+    dict
+        By ``(k, T)``, for ``k`` of 1, 2, 4, ... and ``T`` of the quartiles of the turns.
+
+    Examples
+    --------
+    >>> found = pass_at([True, False, True, False], [1, 1, 3, 3], np.array([0, 0, 0, 0]))
+    >>> {key: round(value, 3) for key, value in found.items()}
+    {(1, 1): 0.25, (1, 3): 0.5, (2, 1): 0.5, (2, 3): 0.833, (4, 1): 1.0, (4, 3): 1.0}
+    """
+    if not len(right):
+        return {}
+    solved_, taken = np.asarray(right, bool), np.asarray(turns)
+    sizes = np.bincount(group)
+    budgets = np.unique(np.quantile(taken, (0.25, 0.5, 0.75, 1.0), method="higher").astype(int)).tolist()
+    found: dict[tuple[int, int], float] = {}
+    for k in (2**power for power in range(int(sizes.max()).bit_length())):
+        for budget in budgets:
+            hits = np.bincount(group, solved_ & (taken <= budget))
+            chances = [1 - comb(int(n - c), k) / comb(int(n), k) for n, c in zip(sizes, hits, strict=True) if n >= k]
+            found[k, budget] = float(np.mean(chances))
+    return found
 
 
 def reward_signals(rollouts: Sequence[Rollout], uses: Sequence[Use], group: Ints, *, grouped: bool) -> dict[str, float]:
