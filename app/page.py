@@ -15,9 +15,10 @@ import streamlit as st
 from echotrap.app import runs
 from echotrap.app.runs import Entry
 from echotrap.errors import EchotrapError
-from echotrap.live import Look, Scene, span
+from echotrap.live import Look, Scene
 from echotrap.render.charts import COLOURS
-from echotrap.report import Report
+from echotrap.render.words import duration
+from echotrap.report import STAGES, Report
 
 __all__ = ["choose_step", "entries", "entry", "following", "header", "live", "open_run", "plain", "snapshot", "step"]
 
@@ -199,7 +200,7 @@ def _writing(scene: Scene) -> bool:
 
 def _pulse(scene: Scene) -> str:
     """How the run is doing as a process: age of its newest step, and whether it still writes."""
-    age = span(scene.age_s or 0.0)
+    age = duration(scene.age_s or 0.0)
     rate = f", {scene.steps_per_minute:.3g} steps a minute" if scene.steps_per_minute else ""
     if scene.status == "live":
         return f"live, last step {age} ago{rate}" if _writing(scene) else f"quiet for {age}"
@@ -221,9 +222,8 @@ def card(name: str, said: str, severity: str, words: str, colour: str) -> None:
 
 def label(name: str, stage: int | None) -> str:
     """A verdict as people say it."""
-    stages = {1: "forming", 2: "suspected", 3: "confirmed"}
     words = name.replace("-", " ")
-    return f"{words}, {stages[stage]}" if name == "echo-trap" and stage in stages else words
+    return f"{words}, {STAGES[stage]}" if name == "echo-trap" and stage else words
 
 
 def plain(text: object) -> str:

@@ -347,6 +347,7 @@ def test_json_of_one_run_is_a_report_and_of_several_a_batch(call, reports) -> No
 
 
 def test_several_formats_in_one_call(call, reports, here: Path) -> None:
+    (here / "out").mkdir()
     options = ["-o", "out/report.json", "-o", "junit=out/tests", "-o", "x.sarif", "-o", "summary.md", "-o", "page.html"]
     code, out, err = call("check", "trap", *options)
     assert code == 1
@@ -508,6 +509,44 @@ def test_explain_covers_every_verdict(call) -> None:
         code, out, _ = call("explain", label)
         assert (code, out.startswith(f"{label} (")) == (0, True)
     assert "entropy-collapse" in call("explain", "policy-collapse")[1]
+
+
+@pytest.mark.parametrize("command", ["check", "report"])
+def test_a_folder_that_does_not_exist_is_not_made(call, here: Path, command: str) -> None:
+    (here / "log.jsonl").write_text(calm())
+    code, _, err = call(command, "log.jsonl", "-o", "nope/x.html")
+    assert code == 2
+    assert "the folder nope does not exist" in err
+    assert not (here / "nope").exists()
+
+
+def test_nothing_is_suggested_where_nothing_is_near(call) -> None:
+    assert "did you mean" not in call("explain", "nonsens")[2]
+    assert "did you mean non-finite?" in call("explain", "non-finit")[2]
+
+
+def test_runs_in_generic_files_are_told_apart(call, here: Path) -> None:
+    for name in ("a", "b"):
+        (here / name).mkdir()
+        (here / name / "metrics.jsonl").write_text(calm())
+    out = call("check", "a/metrics.jsonl", "b/metrics.jsonl", "-f", "json")[1]
+    assert [report["run"]["name"] for report in json.loads(out)["runs"]] == ["a", "b"]
+
+
+def test_keys_of_one_s_own(call, here: Path) -> None:
+    own = [{"n": 10 * at, "goodness": 0.5, "spread of group": 0.3, "other": 1.0} for at in range(1, 31)]
+    (here / "log.jsonl").write_text(rows(own))
+    (here / "echotrap.toml").write_text('[keys]\ngoodness = "reward_mean"\nn = "step"\n')
+    out = call("fields", "log.jsonl", "--key", "spread of group=group_reward_std")[1]
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "goodness" in lines["reward_mean"]
+    assert "spread of group" in lines["group_reward_std"]
+    report = json.loads(call("check", "log.jsonl", "-f", "json")[1])
+    assert (report["run"]["first_step"], report["run"]["last_step"]) == (10, 300)
+    code, _, err = call("check", "log.jsonl", "--key", "other=entropi")
+    assert code == 2
+    assert "did you mean entropy?" in err
+    assert call("check", "log.jsonl", "--key", "entropy")[0] == 2
 
 
 def test_fields_lists_signals_and_tells_how_a_log_was_read(call, here: Path) -> None:

@@ -62,6 +62,10 @@ def test_the_nearest_file_up_to_the_repository_counts(folder: Path) -> None:
     ("text", "message"),
     [
         ('fail_onn = "info"', "unknown key 'fail_onn' (did you mean fail_on?)"),
+        (
+            '[keys]\nret = "reward_men"',
+            "'ret' cannot be 'reward_men', no signal is called so (did you mean reward_mean?)",
+        ),
         ("[run]\ngroup_siz = 3", "unknown key 'run.group_siz' (did you mean group_size?)"),
         ('fail_on = "warn"', "fail_on: input should be 'info', 'warning', 'critical' or 'never', got 'warn'"),
         ("[run]\ngroup_size = 0", "run.group_size: input should be greater than or equal to 1, got 0"),
@@ -126,10 +130,12 @@ def test_the_template_changes_nothing_and_names_only_what_exists(folder: Path) -
     text = init.template()
     write(folder, text)
     assert load(folder=folder, env={}) == Settings()
-    lines = [line[2:] if re.match(r"# (\w+ =|\[)", line) else line for line in text.splitlines()]
+    lines = [line[2:] if re.match(r"# ([\w\"/]+ =|\[)", line) else line for line in text.splitlines()]
     said = "\n".join(lines)
     file = write(folder, said)
-    assert load(file, env={}).run.group_size == 8
+    loaded = load(file, env={})
+    assert loaded.run.group_size == 8
+    assert loaded.keys["avgReturn"] == "reward_mean"
 
 
 def test_the_published_schema_can_say_no() -> None:

@@ -230,14 +230,48 @@ def test_what_a_sink_puts_before_a_key_is_seen_through(key: str) -> None:
         ("eval_accuracy", "eval_score"), ("success_rate", "success_rate"), ("lr", "learning_rate"),
         ("meanReward", "reward_mean"), ("Mean Reward", "reward_mean"), ("KL", "kl_ref"), ("Policy Entropy", "entropy"),
         ("grpo/grad_norm", "grad_norm"), ("actor/approx_kl", "kl_old"), ("mean_episode_return", "reward_mean"),
-        ("rollout/num_turns", "num_turns"), ("avg_response_len", "response_length"),
+        ("rollout/num_turns", "num_turns"), ("avg_response_len", "response_length"), ("avgReturn", "reward_mean"),
+        ("total_norm", "grad_norm"), ("grad/norm", "grad_norm"), ("ep_return", "reward_mean"),
+        ("train_acc", "success_rate"), ("kl/mean", "kl_ref"), ("reward/std", "reward_std"), ("avg_score", "reward_mean"),
     ],
 )  # fmt: skip
 def test_home_made_names_are_understood(key: str, name: str) -> None:
     assert name_keys([key]).signals == {name: (key,)}
 
 
-@pytest.mark.parametrize("key", ["reward_model/latency", "entropy_coef", "kl_coef", "rewards/format/mean", "shoe_size"])
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("rewards/std", "reward_std"), ("rewards/mean", "reward_mean"), ("returns/mean", "reward_mean"), ("ent", "entropy"),
+        ("H(pi)", "entropy"), ("policy_ent", "entropy"), ("gnorm", "grad_norm"), ("win_rate", "success_rate"),
+        ("resp_len", "response_length"), ("len/mean", "response_length"), ("avg_len", "response_length"),
+        ("tokens/mean", "response_length"), ("tok_per_resp", "response_length"), ("trunc", "truncated_frac"),
+    ],
+)  # fmt: skip
+def test_likely_readings_are_called_assumed(key: str, name: str) -> None:
+    naming = name_keys([key])
+    assert naming.signals == {name: (key,)}
+    assert naming.provenance == {name: "assumed"}
+    assert any(repr(key) in note.message for note in naming.notes)
+    assert name_keys([key], framework="verl").unknown == (key,)  # whose names are known
+
+
+def test_the_user_s_word_wins() -> None:
+    keys = ["avgReturn", "reward", "reward_std", "completions/mean_length", "entropy"]
+    naming = name_keys(keys, given={"avgReturn": "reward_mean", "reward_std": "group_reward_std", "gone": "entropy"})
+    assert naming.framework == "TRL"
+    assert naming.signals["reward_mean"] == ("avgReturn",)
+    assert naming.signals["group_reward_std"] == ("reward_std",)
+    assert naming.unknown == ("reward",)
+    assert not naming.provenance
+    assert ["'gone'" in note.message for note in naming.notes] == [True]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["reward_model/latency", "entropy_coef", "kl_coef", "rewards/format/mean", "shoe_size", "tokens", "max_len", "len_penalty",
+     "target_kl", "ent_coef", "advantages/mean", "rewards/max", "trunc_len"],
+)  # fmt: skip
 def test_what_only_resembles_a_signal_keeps_its_own_name(key: str) -> None:
     naming = name_keys([key])
     assert naming.unknown == (key,)

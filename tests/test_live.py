@@ -303,7 +303,7 @@ def test_a_run_that_stops_writing_is_stalled_until_it_writes_again(file: Path, w
     (resumed,) = grow(file, again, LONG[8:9], 1)
     assert kinds([resumed]) == [("resumed", 9)]
     watcher.close()
-    assert [message.title for message in inbox.got] == ["[stalled] metrics"]
+    assert [message.title for message in inbox.got] == ["[stalled] run"]
 
 
 def test_a_finished_log_that_nobody_saw_grow_is_not_told_as_stalled(file: Path, watch: Callable[..., Watcher]) -> None:
@@ -327,7 +327,7 @@ def test_a_message_says_what_since_when_why_and_what_to_do(file: Path, watch: Ca
     grow(file, watcher, LONG[:25], 25)
     watcher.close()
     (message,) = inbox.got
-    assert message.title == "[critical] numerical-failure in metrics"
+    assert message.title == "[critical] numerical-failure in run"
     assert "began at step 20, alarm at 20, now 25" in message.body
     assert message.why
     assert "do: " in message.body

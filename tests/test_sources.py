@@ -16,7 +16,7 @@ import zstandard
 from echotrap import EchotrapError, SourceError, UnknownFormat, open_run
 from echotrap.assemble import RunBuilder
 from echotrap.sources import formats, open_reader
-from echotrap.sources.base import Options
+from echotrap.sources.base import Options, run_name
 from echotrap.sources.console import rows_in
 
 HERE = Path(__file__).parent / "fixtures" / "sources"
@@ -425,6 +425,18 @@ def test_utf_16_with_a_byte_order_mark_is_read(tmp_path: Path, name: str, encodi
     path = tmp_path / "log"
     path.write_bytes(("\ufeff" + (HERE / name).read_text().replace("\n", "\r\n")).encode(encoding))
     assert open_run(path).metrics.equals(open_run(HERE / name).metrics)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("a/metrics.jsonl", "a"), ("a/checkpoint-20/trainer_state.json", "a"), ("a/files/output.log", "a"), ("a/log.txt", "a"),
+        ("a/logs/train.log.gz", "a"), ("a/progress.csv", "a"), ("a/qwen2.5-7b.jsonl", "qwen2.5-7b"), ("a/seed_3.csv", "seed_3"),
+        ("a/training_log.jsonl", "a"), ("a/qwen2.5-7b", "qwen2.5-7b"),
+    ],
+)  # fmt: skip
+def test_a_file_whose_name_says_nothing_is_named_after_its_folder(file: str, name: str) -> None:
+    assert run_name(Path(file)) == name
 
 
 def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:

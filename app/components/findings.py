@@ -6,7 +6,7 @@ import streamlit as st
 
 from echotrap.app import page
 from echotrap.app.components import rollout
-from echotrap.report import Evidence, Finding, Report, RolloutRef
+from echotrap.report import RANK, Evidence, Finding, Report, RolloutRef
 
 __all__ = ["findings", "proof"]
 
@@ -26,10 +26,9 @@ def proof(report: Report) -> None:
 
 
 def _ordered(report: Report) -> list[Finding]:
-    rank = {"critical": 0, "warning": 1, "info": 2}
     named = report.verdict.label
     return sorted(
-        report.findings, key=lambda f: (f.detector != named, f.suppressed_by is not None, rank[f.severity], -f.alarm_step)
+        report.findings, key=lambda f: (f.detector != named, f.suppressed_by is not None, -RANK[f.severity], -f.alarm_step)
     )
 
 

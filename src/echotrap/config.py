@@ -15,10 +15,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from echotrap.detector import Detector, Sensitivity, at_sensitivity
 from echotrap.errors import ConfigError
+from echotrap.fields import FIELDS
 from echotrap.report import Label
 
 __all__ = [
@@ -122,12 +123,25 @@ class Settings(_Strict):
     )
     jobs: int = Field(default=0, ge=0, description="runs checked at the same time; 0: one per processor")
     run: RunSettings = Field(default=RunSettings(), description="facts about the run")
+    keys: dict[str, str] = Field(
+        default={}, description="signal (or step) by the key that holds it, where a log has names of its own"
+    )
     events: tuple[DeclaredEvent, ...] = Field(default=(), description="changes made on purpose")
     params: dict[str, dict[str, Value]] = Field(default={}, description="parameters by detector id")
     expect: tuple[Expectation, ...] = Field(default=(), description="runs whose verdict is known")
     suppress: tuple[Suppression, ...] = Field(default=(), description="findings that are accepted for a while")
     notify: dict[str, NotifySettings] = Field(default={}, description="channels that alarms can be sent to, by name")
     notices: tuple[str, ...] = Field(default=(), exclude=True, repr=False, description="what loading has to say")
+
+    @field_validator("keys")
+    @classmethod
+    def _are_signals(cls, keys: dict[str, str]) -> dict[str, str]:
+        for key, name in keys.items():
+            if name not in FIELDS and name != "step":
+                near = difflib.get_close_matches(name, [*FIELDS, "step"], n=1, cutoff=0.5)
+                cure = f"did you mean {near[0]}?" if near else "echotrap fields lists them"
+                raise ValueError(f"{key!r} cannot be {name!r}, no signal is called so ({cure})")
+        return keys
 
 
 def load(
@@ -174,6 +188,8 @@ def load(
         for name, values in said["params"].items():
             merged.setdefault(name, {}).update(values)
         said["params"] = merged
+    if "keys" in said:
+        said["keys"] = {**settings.keys, **said["keys"]}
     if "events" in said:
         said["events"] = (*settings.events, *said["events"])
     settings = _validated(settings.model_dump(), said, "command line")

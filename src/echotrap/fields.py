@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 
 __all__ = [
-    "ALIASES", "CONFIG_KEYS", "EVAL_PREFIX", "EVAL_WORD", "FIELDS", "FILLER", "MARKS", "MISLEADING", "NOT_EVAL", "PARENTS",
-    "PERCENT", "SIGNATURE", "SPLIT_KEYS", "STEP_KEYS", "SUMMARY_KEYS", "TOKENS", "UPDATE_FIELDS", "WEAK_STEP_KEYS", "Field",
+    "ALIASES", "CONFIG_KEYS", "EVAL_PREFIX", "EVAL_WORD", "FIELDS", "FILLER", "GUESSES", "MARKS", "MISLEADING", "NOT_EVAL",
+    "PARENTS", "PERCENT", "SIGNATURE", "SPLIT_KEYS", "STEP_KEYS", "SUMMARY_KEYS", "TOKENS", "UPDATE_FIELDS", "WEAK_STEP_KEYS",
+    "Field",
 ]  # fmt: skip
 
 
@@ -590,8 +591,9 @@ ALIASES: dict[str, dict[str, str]] = {
         "success_rate": "success_rate batch_accuracy train_accuracy accuracy success solve_rate correct_rate pass_rate acc "
         "correct reward/correct",
         "eval_score": "val_success eval_score val_score test_score eval_accuracy val_accuracy test_accuracy eval_acc val_acc "
-        "eval/accuracy val/accuracy eval/success_rate val/success eval/score val/score eval_success_rate eval_reward_mean "
-        "eval/mean_reward eval/reward_mean val/reward val_reward eval_mean_reward test/reward test/accuracy eval_combined "
+        "test_acc eval/accuracy val/accuracy eval/success_rate val/success eval/score val/score eval_success_rate "
+        "eval_reward_mean eval/mean_reward eval/reward_mean val/reward val_reward eval_mean_reward "
+        "test/reward test/accuracy eval_combined "
         "heldout_score validation/reward",
         "pass_at_k": "eval/pass@k pass@k pass_at_k eval_pass_at_k",
         "zero_std_frac": "frac_zero_std frac_zero zero_std_frac zero_variance_frac frac_zero_var dead_groups_frac "
@@ -685,7 +687,7 @@ STEP_KEYS = (
 WEAK_STEP_KEYS = (
     "iteration", "iter", "current_step", "current_steps", "train_step", "optimizer_step", "num_updates",
     "progress/batch", "progress/step", "update", "rollout_id", "batch", "_step", "gen_step", "episode",
-    "epoch",
+    "it", "itr", "iterations", "updates", "n_updates", "gradient_step", "train/iteration", "train/iter", "epoch",
 )  # fmt: skip
 """Keys that serve as the step where neither a step key nor the container has one."""
 
@@ -743,6 +745,33 @@ TOKENS: tuple[tuple[str, str], ...] = (
     ("num_turns", "turns"), ("num_turns", "turns episode"), ("tool_calls", "tool calls"),
 )  # fmt: skip
 """Words that a home-made key comes down to once filler is taken away, whatever their order and separators."""
+
+GUESSES: tuple[tuple[str, str], ...] = (
+    ("reward_mean", "rewards"), ("reward_mean", "returns"), ("reward_mean", "scores"), ("reward_mean", "rew"),
+    ("reward_mean", "ret"), ("reward_mean", "rwd"),
+    ("reward_std", "rewards std"), ("reward_std", "return std"), ("reward_std", "returns std"), ("reward_std", "scores std"),
+    ("reward_std", "rew std"), ("reward_std", "ep rew std"), ("reward_std", "reward stddev"), ("reward_std", "reward stdev"),
+    ("group_reward_std", "group rewards std"), ("group_reward_std", "group score std"), ("group_reward_std", "group rew std"),
+    ("zero_std_frac", "frac zero std groups"), ("zero_std_frac", "zero std groups frac"), ("zero_std_frac", "zero var frac"),
+    ("zero_std_frac", "dead groups frac"), ("zero_std_frac", "dead group frac"), ("zero_std_frac", "zero std rate"),
+    ("success_rate", "win rate"), ("success_rate", "winrate"), ("success_rate", "succ rate"), ("success_rate", "solved frac"),
+    ("success_rate", "correct frac"), ("success_rate", "success frac"), ("success_rate", "pct correct"),
+    ("success_rate", "acc"), ("success_rate", "succ"),
+    ("eval_score", "heldout acc"), ("eval_score", "heldout accuracy"), ("eval_score", "heldout reward"),
+    ("eval_score", "held out acc"), ("eval_score", "held out accuracy"), ("eval_score", "held out reward"),
+    ("entropy", "ent"), ("entropy", "h pi"), ("entropy", "entropies"), ("entropy", "policy ent"),
+    ("kl_ref", "kld"), ("kl_ref", "ref kld"), ("kl_ref", "kl ref model"), ("kl_ref", "kl to ref"), ("kl_old", "approx kl div"),
+    ("grad_norm", "gnorm"), ("grad_norm", "g norm"), ("grad_norm", "total grad norm"), ("grad_norm", "total gradient norm"),
+    ("grad_norm", "grad l2"), ("grad_norm", "grad l2 norm"), ("grad_norm", "gradient l2 norm"),
+    ("response_length", "resp len"), ("response_length", "resp length"), ("response_length", "len"),
+    ("response_length", "lengths"), ("response_length", "tokens mean"), ("response_length", "tokens avg"),
+    ("response_length", "tok resp"), ("response_length", "resp tokens"), ("response_length", "comp len"),
+    ("response_length", "resp toks"), ("response_length", "new tokens mean"), ("response_length", "new tokens avg"),
+    ("truncated_frac", "trunc"), ("truncated_frac", "truncated"), ("truncated_frac", "trunc frac"),
+    ("truncated_frac", "trunc rate"), ("truncated_frac", "trunc ratio"),
+    ("value_loss", "vf loss"), ("clip_frac", "clipfrac"), ("num_turns", "n turns"),
+)  # fmt: skip
+"""The same, for abbreviations that are the likely reading and no more; filler may be part of one."""
 
 FILLER = frozenset({
     "train", "training", "mean", "avg", "average", "metrics", "metric", "the", "batch", "stats", "rollouts", "num", "optim",

@@ -24,12 +24,13 @@ from echotrap.diagnosis import Examination, examine
 from echotrap.errors import EchotrapError, SourceError
 from echotrap.notify import Channel, Dispatcher
 from echotrap.record import Run
+from echotrap.render.words import duration
 from echotrap.report import Report
 from echotrap.reporting import report as write_report
 from echotrap.sources import entries, open_reader
 from echotrap.sources.base import Options, Reader
 
-__all__ = ["Follower", "Look", "Scene", "Watcher", "accepted", "span"]
+__all__ = ["Follower", "Look", "Scene", "Watcher", "accepted"]
 
 STALL_FACTOR = 10.0
 STALL_LEAST_S = 60.0  # checkpoints and evaluations take their time
@@ -87,7 +88,7 @@ class Follower:
         from echotrap.signals import Memo
 
         facts = settings.run.model_dump(exclude={"framework"}, exclude_none=True)
-        self._builder = RunBuilder(reader, config=facts, framework=settings.run.framework)
+        self._builder = RunBuilder(reader, config=facts, framework=settings.run.framework, keys=settings.keys)
         self._settings = settings
         self._memo: Memo = {}
         self._memory: windows.Memory = {}
@@ -344,7 +345,7 @@ class Watcher:
         def words(alarm: Alarm) -> Message:
             headline = ""
             if alarm.kind == "stalled":
-                headline = f"no new step after {last} for {span(self._clock() - self._progress_at)}"
+                headline = f"no new step after {last} for {duration(self._clock() - self._progress_at)}"
             elif alarm.kind == "resumed":
                 headline = f"steps again, now {last}"
             return alerts.compose(alarm, look.brief, run=look.run.name, key=self._key, headline=headline)
@@ -388,15 +389,3 @@ def _written_at(files: tuple[str, ...]) -> float:
     """When any of the files was last written; infinity where they are no files."""
     times = [os.stat(file).st_mtime for file in files if Path(file).exists()]
     return max(times, default=float("inf"))
-
-
-def span(seconds: float) -> str:
-    """A duration for a person.
-
-    >>> span(7), span(600), span(7300), span(200000)
-    ('7 s', '10 min', '2.0 h', '2.3 d')
-    """
-    for size, unit, form in ((86400, "d", ".1f"), (3600, "h", ".1f"), (60, "min", ".0f")):
-        if seconds >= size:
-            return f"{seconds / size:{form}} {unit}"
-    return f"{seconds:.0f} s"

@@ -76,7 +76,7 @@ def read(location: str, settings: Settings, *, format: str | None = None, run: s
 
     facts = settings.run.model_dump(exclude={"framework"}, exclude_none=True)
     try:
-        opened = open_run(location, format=format, run=run, framework=settings.run.framework, config=facts)
+        opened = open_run(location, format=format, run=run, framework=settings.run.framework, config=facts, keys=settings.keys)
     except SourceError as error:
         if location == "-":
             error.where = "standard input"  # rather than the file that it was copied to

@@ -60,7 +60,7 @@ def unknown(detector_id: str, known: Iterable[str]) -> DetectorError:
     """The error for an id that no detector has, with the nearest one that does."""
     import difflib
 
-    near = difflib.get_close_matches(detector_id, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(detector_id, list(known), n=1, cutoff=0.65)
     cure = f"did you mean {near[0]}?" if near else "echotrap detectors lists them"
     return DetectorError(f"no detector is called {detector_id!r}", cure=cure)
 

@@ -25,6 +25,8 @@ Label = Literal[
     "insufficient-data",
 ]  # fmt: skip
 RANK: Mapping[str, int] = {"ok": 0, "info": 1, "insufficient": 1, "warning": 2, "critical": 3}
+STAGES: Mapping[int, str] = {1: "forming", 2: "suspected", 3: "confirmed"}
+"""What the stages of an Echo Trap are called."""
 
 
 class _Data(BaseModel):

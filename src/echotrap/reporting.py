@@ -14,6 +14,8 @@ from echotrap.diagnosis import HEALTHY_POINTS, Examination, Incident, baseline_o
 from echotrap.fields import FIELDS, SIGNATURE
 from echotrap.record import Run
 from echotrap.report import (
+    RANK,
+    STAGES,
     Coverage,
     EventMark,
     Evidence,
@@ -55,7 +57,6 @@ HEADLINES = {
     "unstable": "Unstable since step {onset}",
     "insufficient-data": "Not enough to judge: {reason}",
 }
-STAGES = {1: "forming", 2: "suspected", 3: "confirmed"}
 
 
 def report(seen: Examination) -> Report:
@@ -145,8 +146,7 @@ def _findings(seen: Examination, incident: Incident | None) -> tuple[Finding, ..
         episode = _episode(outcome, incident, seen.run)
         level = episode.level if _current(episode, incident) else Level.WATCH
         found.append(_finding(seen, card, outcome.track, episode, level))
-    order = {"critical": 0, "warning": 1, "info": 2}
-    found.sort(key=lambda f: (order[f.severity], f.alarm_step, f.onset_step))
+    found.sort(key=lambda f: (-RANK[f.severity], f.alarm_step, f.onset_step))
     return _suppress(tuple(found), seen, incident)
 
 

@@ -61,12 +61,20 @@ class RunBuilder:
         Facts that win over those in the log.
     framework : str, optional
         Where the keys do not tell.
+    keys : mapping, optional
+        Raw key to signal (or ``"step"``), where the user knows better.
     """
 
     def __init__(
-        self, reader: Reader, *, config: Mapping[str, Any] | RunConfig | None = None, framework: str | None = None
+        self,
+        reader: Reader,
+        *,
+        config: Mapping[str, Any] | RunConfig | None = None,
+        framework: str | None = None,
+        keys: Mapping[str, str] | None = None,
     ) -> None:
         self.reader = reader
+        self.keys = dict(keys or {})
         self._given = config
         self._framework = framework
         self.table = Table()
@@ -125,7 +133,7 @@ class RunBuilder:
         """What the keys read so far mean."""
         counts = {key: int(np.count_nonzero(self.table.cells(key)[1])) for key in self.table.columns}
         keys = [key for key, count in counts.items() if count]
-        return name_keys(keys, self._framework or self.reader.framework, self.reader.framework_version, counts)
+        return name_keys(keys, self._framework or self.reader.framework, self.reader.framework_version, counts, self.keys)
 
     def config(self) -> RunConfig:
         """Facts about the run, from the log and from the user."""
@@ -163,7 +171,7 @@ class _Assembly:
         self.naming, self.config = builder.naming(), builder.config()
         self.signals = dict(self.naming.signals)
         self.framework = self.naming.framework
-        self.placed = place(self.table, self.naming)
+        self.placed = place(self.table, self.naming, [key for key, name in builder.keys.items() if name == "step"])
         self.size = len(self.placed.index)
         self.notes: list[Note] = [*self.reader.notes, *self.naming.notes, *self.placed.notes]
         self.columns: dict[str, Floats] = {}

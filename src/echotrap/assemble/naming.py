@@ -12,6 +12,7 @@ from echotrap.fields import (
     EVAL_PREFIX,
     FIELDS,
     FILLER,
+    GUESSES,
     MARKS,
     MISLEADING,
     NOT_EVAL,
@@ -103,12 +104,17 @@ def framework_of(keys: Collection[str]) -> str | None:
 
 
 def name_keys(
-    keys: Collection[str], framework: str | None = None, version: str | None = None, counts: Mapping[str, int] | None = None
+    keys: Collection[str],
+    framework: str | None = None,
+    version: str | None = None,
+    counts: Mapping[str, int] | None = None,
+    given: Mapping[str, str] | None = None,
 ) -> Naming:
     """Find the canonical name of each key.
 
-    Exact aliases of the framework come first, then those of the framework it descends from, then home-made names, then rules on
-    words; keys that none of them knows keep their own name.
+    What the user says comes first, then exact aliases of the framework, then those of the framework it descends from, then
+    home-made names, then rules on words, and where no framework is known, guesses on words; keys that none of them knows keep
+    their own name.
 
     Parameters
     ----------
@@ -118,6 +124,8 @@ def name_keys(
         As declared; recognised otherwise.
     counts : mapping, optional
         How often each key was logged: console lines are cut, so that the best key of a held-out score may be the rarest.
+    given : mapping, optional
+        Raw key to signal, as the user says.
 
     Examples
     --------
@@ -126,7 +134,8 @@ def name_keys(
     ('verl', ('actor/entropy',), ('actor/entropy_loss', 'shoe_size'))
     """
     framework = framework or framework_of(keys)
-    known = _Keys(key for key in keys if key.lower() not in NO_SIGNAL)
+    given = dict(given or {})
+    known = _Keys(key for key in keys if key in given or key.lower() not in NO_SIGNAL)
     own = [framework, *PARENTS.get(framework, ())] if framework in ALIASES and framework is not None else []
     misleading = {key for source in own for key in MISLEADING.get(source, ())}
     if known.find("rollout/in_group_entropy_*") or known.find("rollout/in_group_length_*"):
@@ -151,6 +160,14 @@ def name_keys(
                 take(name, keys)
 
     notes, provenance = list[Note](), dict[str, Provenance]()
+    for key, name in given.items():
+        found = [key] if key in known.plain else known.find(key)
+        if not found:
+            notes.append(Note("unused", f"{key!r}, which is said to be {name}, is not in the log"))
+        elif name != "step":
+            signals[name] = (*signals.get(name, ()), *found)
+        used.update(found)
+    settled = not signals.keys().isdisjoint(("reward_std", "group_reward_std"))
     for source in own:
         take_all(source)
     for name in FIELDS:
@@ -166,10 +183,17 @@ def name_keys(
     for source in ALIASES:
         if source and source not in own:
             take_all(source, wildcards=False)
+    for name, words in GUESSES if framework is None else ():
+        wanted = frozenset(words.split())
+        for key in known.plain:
+            if key not in used and key not in evals and name not in signals and wanted in known.readings(key):
+                take(name, [key])
+                provenance[name] = "assumed"
+                notes.append(Note("assumed", f"{key!r} is read as {name}; [keys] in echotrap.toml says otherwise"))
     evals = {key: name for key, name in evals.items() if key not in used}
-    if framework in ("TRL", "Unsloth"):
+    if framework in ("TRL", "Unsloth") and not settled:
         _trl_reward_std(known, signals, provenance, notes, version)
-    elif framework is None and signals.get("reward_std") == ("reward_std",):
+    elif framework is None and not settled and signals.get("reward_std") == ("reward_std",):
         provenance["reward_std"] = "assumed"
         notes.append(Note("assumed", "reward_std is read as batch reward std: nothing says that it is taken within groups"))
     taken = set[str]()
@@ -187,7 +211,7 @@ class _Keys:
     def __init__(self, keys: Iterable[str]) -> None:
         self.plain = {key: _plain(key) for key in keys}
         self._by_name: dict[str, str] = {}
-        self._words: dict[str, frozenset[str]] = {}
+        self._words: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
         for key, plain in self.plain.items():
             self._by_name.setdefault(plain, key)
         for key, plain in self.plain.items():
@@ -208,9 +232,14 @@ class _Keys:
 
     def words(self, key: str) -> frozenset[str]:
         """What the key says once separators and filler are gone."""
+        return self.readings(key)[0]
+
+    def readings(self, key: str) -> tuple[frozenset[str], frozenset[str]]:
+        """What the key says without filler, and in full."""
         if key not in self._words:
             spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", self.plain[key][:200])
-            self._words[key] = frozenset(re.split(r"[^a-z0-9]+", spaced.lower())) - FILLER - {""}
+            words = frozenset(re.split(r"[^a-z0-9]+", spaced.lower())) - {""}
+            self._words[key] = words - FILLER, words
         return self._words[key]
 
 

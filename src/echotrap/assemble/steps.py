@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,15 +60,16 @@ class Placement:
         return first
 
 
-def place(table: Table, naming: Naming) -> Placement:
-    """Find the step of each row of a table, and leave out rows that belong to none."""
-    return _Placing(table, naming).placement()
+def place(table: Table, naming: Naming, step_keys: Sequence[str] = ()) -> Placement:
+    """Find the step of each row of a table, and leave out rows that belong to none; ``step_keys`` are what the user says."""
+    return _Placing(table, naming, (*step_keys, *STEP_KEYS)).placement()
 
 
 class _Placing:
     """One pass over the rows, in the order in which they were logged."""
 
-    def __init__(self, table: Table, naming: Naming) -> None:
+    def __init__(self, table: Table, naming: Naming, step_keys: Sequence[str]) -> None:
+        self.step_keys = step_keys
         self.table, self.naming, self.n = table, naming, len(table)
         self.notes: list[Note] = []
         self.events: list[Event] = []
@@ -97,7 +99,7 @@ class _Placing:
         """Leave out steps at which nothing but clocks was logged, as TRL's profiling does before the first update."""
         tells = np.zeros(self.n, bool)
         for key in self.table.columns:
-            if not _NOISE.search(key) and key not in STEP_KEYS:
+            if not _NOISE.search(key) and key not in self.step_keys:
                 tells |= self.table.cells(key)[1] != ABSENT
         told = np.isin(steps, steps[tells[kept]])
         if told.any() and not told.all():
@@ -109,7 +111,7 @@ class _Placing:
     def _steps_of(self, kept: Ints) -> Ints:
         """The step of each kept row."""
         steps = np.full(self.n, UNSET)
-        for key in STEP_KEYS:
+        for key in self.step_keys:
             if key == "train/step" and key in self.table.columns and "rollout/step" in self.table.columns:
                 found, good = self._slime_axis()
             else:

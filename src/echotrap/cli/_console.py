@@ -50,7 +50,7 @@ def view(*, fail_on: FailOn = "critical", verbose: bool = False) -> View:
 
 
 def save(file: Path, text: str) -> None:
-    """Write a result into a file, making its folder; ``-`` is standard output.
+    """Write a result into a file; ``-`` is standard output.
 
     Raises
     ------
@@ -60,12 +60,24 @@ def save(file: Path, text: str) -> None:
     if str(file) == "-":
         write(text)
         return
+    require_folder(file)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", where=str(file)) from None
     talk(f"wrote {file}")
+
+
+def require_folder(file: Path) -> None:
+    """Refuse a file in a folder that does not exist: more often a slip than a wish.
+
+    Raises
+    ------
+    ConfigError
+        There is no such folder.
+    """
+    if not file.parent.is_dir():
+        raise ConfigError(f"cannot be written: the folder {file.parent} does not exist", where=str(file))
 
 
 def flush() -> None:

@@ -46,6 +46,10 @@ ParamOption: TypeAlias = Annotated[
 SensitivityOption: TypeAlias = Annotated[
     Sensitivity | None, typer.Option(help="low: fewer alarms; high: earlier alarms. [default: default]", show_default=False)
 ]
+KeyOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="RAW=SIGNAL", help="What a key of the log holds; see echotrap fields."),
+]
 EventOption: TypeAlias = Annotated[
     list[str] | None, typer.Option("--event", metavar="STEP:LABEL", help="A change made on purpose; baselines begin anew.")
 ]
@@ -71,6 +75,7 @@ def settings(
     skip: list[str] | None = None,
     require: list[str] | None = None,
     param: list[str] | None = None,
+    key: list[str] | None = None,
     event: list[str] | None = None,
     detectors: list[Path] | None = None,
     **plain: Any,
@@ -87,6 +92,7 @@ def settings(
         "skip": _listed(skip),
         "require": _listed(require),
         "params": _params(param or []) or None,
+        "keys": _keys(key or []) or None,
         "events": [_event(text) for text in event or []] or None,
         "detector_paths": detectors or None,
     }
@@ -115,6 +121,16 @@ def _params(texts: list[str]) -> dict[str, dict[str, bool | int | float | str]]:
         if not (equals and dot and detector and parameter):
             raise ConfigError(f"expected ID.NAME=VALUE, got {text!r}", where="--param")
         found.setdefault(detector, {})[parameter] = _value(value.strip())
+    return found
+
+
+def _keys(texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        raw, equals, name = text.rpartition("=")
+        if not (equals and raw.strip() and name.strip()):
+            raise ConfigError(f"expected RAW=SIGNAL, got {text!r}", where="--key")
+        found[raw.strip()] = name.strip()
     return found
 
 

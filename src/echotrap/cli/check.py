@@ -44,6 +44,7 @@ def check(
         list[str] | None, typer.Option("--require", metavar="ID,..", help="Exit 2 if one of these could not look.")
     ] = None,
     param: _options.ParamOption = None,
+    key: _options.KeyOption = None,
     config: _options.ConfigOption = None,
     sensitivity: _options.SensitivityOption = None,
     event: _options.EventOption = None,
@@ -72,6 +73,7 @@ def check(
         skip=skip,
         require=require,
         param=param,
+        key=key,
         event=event,
         detectors=detectors,
         fail_on=fail_on,
@@ -124,6 +126,8 @@ def _planned(wanted: list[_options.OutputFormat], outputs: list[str]) -> Plan:
     """Match formats and files; a format that was asked for and went into a file is not printed as well."""
     formats: list[Format] = [name.value for name in wanted]
     files = tuple(_target(text, formats) for text in outputs)
+    for target in files:
+        _console.require_folder(target.file)  # before the work, not after it
     written = {target.format for target in files}
     printed = tuple(dict.fromkeys(name for name in formats if name not in written)) if formats else ("text",)
     if len(printed) > 1 and set(printed) - FREELY_MIXED:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def fields(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Show how this log's keys were understood.")] = None,
     config: _options.ConfigOption = None,
+    key: _options.KeyOption = None,
     run_name: _options.RunNameOption = None,
     input_format: _options.InputFormatOption = None,
 ) -> None:
@@ -28,7 +29,7 @@ def fields(
 
     from echotrap.pipeline import load
 
-    settings = _options.settings(config)
+    settings = _options.settings(config, key=key)
     with _console.working("reading"):
         opened = load(run, settings, format=input_format, run=run_name)
     framework = " ".join(filter(None, (opened.framework, opened.framework_version))) or "framework unknown"

@@ -11,6 +11,10 @@ from echotrap.cli import _console
 from echotrap.errors import ConfigError
 
 EXAMPLES = """
+# [keys]                            # what keys of your own hold: a signal (echotrap fields lists them) or step
+# avgReturn = "reward_mean"
+# "my/std" = "group_reward_std"
+
 # [[events]]                        # a change made on purpose: baselines begin anew
 # step = 200
 # label = "curriculum, second part"
@@ -50,7 +54,7 @@ def template() -> str:
     """Every setting with its meaning and default, commented out."""
     from echotrap.config import RunSettings, Settings
 
-    skipped = {"run", "events", "params", "expect", "suppress", "notify", "notices"}
+    skipped = {"run", "keys", "events", "params", "expect", "suppress", "notify", "notices"}
     lines = ["# Settings of echotrap. Flags and ECHOTRAP_* variables overrule this file; echotrap config check reads it.", ""]
     for name, field in Settings.model_fields.items():
         if name not in skipped:

@@ -65,6 +65,7 @@ def rollouts(
     format: Annotated[Format, typer.Option("--format", "-f", help="What to print.")] = Format.text,
     ties: Annotated[bool, typer.Option("--ties", help="Show pairs that differ and got the same reward.")] = False,
     config: _options.ConfigOption = None,
+    key: _options.KeyOption = None,
     run_name: _options.RunNameOption = None,
     input_format: _options.InputFormatOption = None,
     verbose: _options.Verbose = False,
@@ -72,7 +73,7 @@ def rollouts(
     """Show the rollouts of a step, with what was measured on each."""
     from echotrap.pipeline import read
 
-    settings = _options.settings(config)
+    settings = _options.settings(config, key=key)
     with _console.working("reading"):
         store = read(run, settings, format=input_format, run=run_name).rollouts
         if store is None or not store.steps():

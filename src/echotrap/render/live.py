@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from echotrap.alerts import Alarm
-from echotrap.live import Scene, span
+from echotrap.live import Scene
 from echotrap.render import View, words
 from echotrap.render.text import STYLE, head, signals
 
@@ -45,7 +45,7 @@ def status(now: Scene, older_s: float = 0.0) -> str:
     """Whether the run moves, how fast, and how old the newest step is."""
     parts: list[str] = [now.status]
     if now.age_s is not None:
-        parts.append(f"last step {span(now.age_s + older_s)} ago")
+        parts.append(f"last step {words.duration(now.age_s + older_s)} ago")
     if now.steps_per_minute:
         parts.append(f"{now.steps_per_minute:.3g} steps/min")
     if now.trouble:

@@ -8,7 +8,21 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 from echotrap.render import Result
-from echotrap.report import RANK, Coverage, Evidence, Finding, Label, Lever, Report, RunError, RunFacts, Signal, Skipped, Verdict
+from echotrap.report import (
+    RANK,
+    STAGES,
+    Coverage,
+    Evidence,
+    Finding,
+    Label,
+    Lever,
+    Report,
+    RunError,
+    RunFacts,
+    Signal,
+    Skipped,
+    Verdict,
+)
 
 __all__ = [
     "VERDICTS",
@@ -36,7 +50,6 @@ __all__ = [
     "worst_first",
 ]
 
-STAGE = {1: "forming", 2: "suspected", 3: "confirmed"}
 VERDICTS: dict[Label, str] = {
     "healthy": "Nothing known is wrong, and enough was logged to say so.",
     "converged": "The task is solved: spread, entropy and gradient are gone for that reason.",
@@ -75,7 +88,7 @@ def title(verdict: Verdict) -> str:
     name = verdict.label.replace("-", " ").upper()
     if verdict.stage is None:
         return name
-    stage = f"{STAGE.get(verdict.stage, 'stage')} (stage {verdict.stage})"
+    stage = f"{STAGES.get(verdict.stage, 'stage')} (stage {verdict.stage})"
     return f"{name}, {stage}" if verdict.label == "echo-trap" else f"{name}, Echo Trap {stage}"
 
 

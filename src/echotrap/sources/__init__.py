@@ -44,6 +44,7 @@ def open_run(
     run: str | None = None,
     framework: str | None = None,
     config: Mapping[str, Any] | RunConfig | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> Run:
     """Read one run.
 
@@ -59,6 +60,8 @@ def open_run(
         Name of the training framework, where its keys do not tell.
     config : mapping or RunConfig, optional
         Facts that the log does not hold (:class:`echotrap.record.RunConfig`); they win over those that it does.
+    keys : mapping, optional
+        Raw key to signal (or ``"step"``), where the names in the log are of your own.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def open_run(
 
     reader = open_reader(str(location), Options(format=format, run=run, framework=framework))
     try:
-        return RunBuilder(reader, config=config, framework=framework).refresh()
+        return RunBuilder(reader, config=config, framework=framework, keys=keys).refresh()
     finally:
         reader.close()
 

@@ -8,6 +8,7 @@ still grows is followed by calling :meth:`Reader.poll` again.
 from __future__ import annotations
 
 import itertools
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,9 +20,15 @@ from echotrap.errors import SourceError
 if TYPE_CHECKING:
     from echotrap.rollouts import RolloutStore
 
-__all__ = ["BATCH", "Batch", "Format", "Head", "Note", "Options", "Reader", "Row", "choose_run"]
+__all__ = ["BATCH", "Batch", "Format", "Head", "Note", "Options", "Reader", "Row", "choose_run", "run_name"]
 
 BATCH = 64
+_GENERIC = re.compile(
+    r"(?:metrics?|trainer_state|(?:train|training)?[-_]?(?:logs?|metrics|history)?|outputs?|std(?:out|err)|console|nohup|progress|"
+    r"results?|scalars|all_results|log_history|wandb-history)",
+    re.IGNORECASE,
+)
+_INNER = re.compile(r"(?:checkpoint-\d+|files|logs?|metrics)", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -211,6 +218,23 @@ class Format:
     open: Callable[[str, Options], Reader]
     schemes: tuple[str, ...] = ()
     picks: str = ""
+
+
+def run_name(path: Path) -> str:
+    """What a person would call the run that a file logs: its name, or that of its folder where the name says nothing.
+
+    Examples
+    --------
+    >>> run_name(Path("runs/qwen2.5-7b.jsonl.gz")), run_name(Path("runs/grpo-a/metrics.jsonl"))
+    ('qwen2.5-7b', 'grpo-a')
+    >>> run_name(Path("exp1/checkpoint-100/trainer_state.json"))
+    'exp1'
+    """
+    bare = re.sub(r"\.(?:gz|zstd?)$", "", path.name)
+    name = re.sub(r"\.[A-Za-z]\w{0,7}$", "", bare) or path.name
+    if not _GENERIC.fullmatch(name):
+        return name
+    return next((place.name for place in path.absolute().parents if place.name and not _INNER.fullmatch(place.name)), name)
 
 
 def choose_run(names: Sequence[str], wanted: str | None, where: str) -> tuple[int, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
+from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, run_name
 from echotrap.sources.jsonl import MAX_DEPTH, parse, row_of
 from echotrap.sources.lines import Lines
 
@@ -292,7 +292,7 @@ class Console(Reader):
     lossy = True
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path.name.split(".")[0] or path.name)
+        super().__init__(run_name(path))
         self.lines, self.text = Lines(path), _Text()
         self.files = [str(path)]
 

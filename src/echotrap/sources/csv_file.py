@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from echotrap.errors import SourceError
-from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
+from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, run_name
 from echotrap.sources.jsonl import NAMES
 from echotrap.sources.lines import Lines
 
@@ -23,7 +23,7 @@ class CsvFile(Reader):
     """Reads separated values and follows them."""
 
     def __init__(self, path: Path, run: str | None = None) -> None:
-        super().__init__(path.name.split(".")[0] or path.name)
+        super().__init__(run_name(path))
         self.lines = Lines(path)
         self.files = [str(path)]
         self._wanted = run

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from echotrap.errors import SourceError
-from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
+from echotrap.sources.base import Format, Head, Note, Options, Reader, Row, run_name
 from echotrap.sources.jsonl import JsonLines, flatten, parse, row_of
 from echotrap.sources.lines import damage, open_bytes, read_head
 
@@ -24,7 +24,7 @@ class JsonFile(Reader):
     """Reads a JSON document; a document that was written anew is read again, and only its new rows are given."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path.stem if path.stem != "trainer_state" else _name_of_trainer(path))
+        super().__init__(run_name(path))
         self.path = path
         self.files = [str(path)]
         self._stamp: tuple[int, int] | None = None
@@ -143,11 +143,6 @@ def _steps(item: dict[str, Any]) -> list[dict[str, Any]]:
     if len(item) < 2 or not all(key.lstrip("-").isdigit() and isinstance(value, dict) for key, value in item.items()):
         return []
     return [{"step": int(key), **value} for key, value in item.items() if len(key) < 18]
-
-
-def _name_of_trainer(path: Path) -> str:
-    folder = path.resolve().parent
-    return folder.parent.name if folder.name.startswith("checkpoint-") else folder.name
 
 
 def _stat(path: Path) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from echotrap.errors import SourceError
-from echotrap.sources.base import BATCH, Batch, Format, Head, Note, Options, Reader, Row
+from echotrap.sources.base import BATCH, Batch, Format, Head, Note, Options, Reader, Row, run_name
 from echotrap.sources.lines import Lines
 
 __all__ = ["FORMAT", "NAMES", "JsonLines", "flatten", "parse", "row_of"]
@@ -81,7 +81,7 @@ class JsonLines(Reader):
     """Reads JSON lines and follows them."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path.stem.removesuffix(".jsonl"))
+        super().__init__(run_name(path))
         self.lines = Lines(path)
         self.files = [str(path)]
         self._skipped: Counter[str] = Counter()
