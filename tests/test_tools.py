@@ -306,6 +306,8 @@ def test_copies_that_are_paid_unequally() -> None:
     signals = reward_signals(rollouts, [Use()] * 6, np.zeros(6, int), grouped=True)
     assert signals["unequal_copies_frac"] == pytest.approx(3 / 5)
     assert signals["reward_levels"] == 3
+    acting = reward_signals(rollouts, [Use()] * 5 + [use(RAGEN)], np.zeros(6, int), grouped=True)
+    assert "unequal_copies_frac" not in acting, "an environment may answer the last action either way"
 
 
 @pytest.mark.parametrize(

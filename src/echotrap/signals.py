@@ -32,7 +32,7 @@ __all__ = ["PREFERRED", "SOLVED", "Memo", "cache_path", "derive", "sample", "sta
 
 Progress = Callable[[int, int | None], None]
 
-VERSION = 9  # of the cached records: raise it when a definition changes
+VERSION = 10  # of the cached records: raise it when a definition changes
 PREFERRED = ("group_reward_std", "zero_std_frac")
 """Signals whose derived reading replaces the logged one: frameworks log them under wrong names or with a wrong tolerance."""
 

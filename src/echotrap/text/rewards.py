@@ -354,12 +354,13 @@ def reward_signals(rollouts: Sequence[Rollout], uses: Sequence[Use], group: Ints
 def _copies(rollouts: Sequence[Rollout], uses: Sequence[Use], group: Ints) -> dict[str, float]:
     """Of the rollouts that say exactly what another of their group says, the share whose copies were paid otherwise.
 
-    What an environment said to a last action is not in the dump: such rollouts are left out.
+    What an environment says to a last action is not in the dump, so steps in which one is acted on are left out.
     """
+    if any(act.call.name == ACTION for use in uses for act in use.acts):
+        return {}
     seen: dict[tuple[int, str, tuple[str, ...]], list[float]] = {}
-    for name, item, use in zip(group.tolist(), rollouts, uses, strict=True):
-        acted = any(act.call.name == ACTION for act in use.acts)
-        if np.isfinite(item.reward) and (item.text or item.messages) and not acted:
+    for name, item in zip(group.tolist(), rollouts, strict=True):
+        if np.isfinite(item.reward) and (item.text or item.messages):
             said = (name, item.text, tuple(message.content for message in item.messages))
             seen.setdefault(said, []).append(round(float(item.reward), DIGITS))
     copies = [values for values in seen.values() if len(values) > 1]
