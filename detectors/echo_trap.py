@@ -26,6 +26,7 @@ run so far, at least 50 and at most 200 steps.
   outcome is not improving and the task is not solved, also dispersion and text both at warning within M; and, where the outcome
   does not stand above its start, entropy with two independent measures of the text (shared phrases, and reasoning that no
   longer fits its prompt): rewards that are partly chance keep the spread up while every rollout says the same.
+* answers that are nearly all cut have no reward to differ in: unless they share their phrases, that is truncation.
 * an entropy eruption whose rollouts repeat nothing, where they were looked at, stays at stage 1: it is garble, no echo.
 * it ends when dispersion, text, floor and outcome have been clear for 10 steps.
 
@@ -84,6 +85,7 @@ ENTROPY = ("entropy-collapse", "entropy-eruption")
 class Params:
     """Working point of the stage machine."""
 
+    starved_share: float = knob(0.9, least=0.3, most=1.0, source="recorded run whose answers are all cut")
     exit_steps: int = knob(10, least=1, most=200, source="failure catalogue 8.1")
 
 
@@ -104,7 +106,9 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     at, remembered = symptoms.at_least, symptoms.remembered
     stuck = ~symptoms.improving & ~symptoms.solved
 
-    floor = at(critical, "format-floor") & ~remembered(at(warning, "truncation"))  # a cut answer breaks the format too
+    starved = at(watch, "truncation") & (symptoms.run.at("truncated_frac", symptoms.steps) >= params.starved_share)
+    starved = remembered(starved | at(warning, "truncation"))
+    floor = at(critical, "format-floor") & ~starved  # a cut answer breaks the format too
     dispersion, echo = at(watch, *DISPERSION), at(watch, "template-collapse", "cross-rollout-repetition")
     text, entropy = at(watch, *TEXT), at(watch, *ENTROPY)
     quiet = ~(dispersion | text | floor | at(watch, "performance-drop"))
@@ -127,8 +131,9 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     third = (remembered(second) & confirming) | (triple & stuck) | both | agreed
     if "cross-rollout-repetition" in symptoms.levels:  # text was looked at: garble that repeats nothing is an eruption, no echo
         garble = remembered(at(watch, "entropy-eruption")) & ~remembered(text)
-        second, third = second & ~garble, third & ~garble
-    third = third | floor
+        second, third, floor = second & ~garble, third & ~garble, floor & ~garble
+    cut = starved & ~phrases  # answers that are cut have no reward to differ in
+    second, third = second & ~cut, (third & ~cut) | floor
 
     stage = np.zeros(len(symptoms.steps), np.int8)
     for height, flag in ((1, first), (2, second), (3, third)):

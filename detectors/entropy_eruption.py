@@ -19,7 +19,7 @@ step-to-step noise.
 * watch: ``rise > 1.5`` (for 5 steps where every step is logged, else on one point).
 * warning: the same for 10 steps, still rising, above 1.5 times the baseline or 5 times the lowest level: between its start and a
   third of it the entropy of sound runs wanders.
-* critical: warning while the gradient norm is ten times its local median, or responses are twice as long as before.
+* critical: warning, above the baseline, while the gradient norm is ten times its local median, or responses are twice as long as before.
 
 Example
 -------
@@ -96,7 +96,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     watch = stats.either(stats.held(up, steps, params.watch_steps, release=down), stats.held(up & sparse, steps, 1, release=down))
     warning = stats.held(strong & _rising(smooth, steps, params.warning_steps), steps, params.warning_steps, release=down)
     witness = _gradient(run, steps) | _longer(run, steps)
-    critical = stats.Held(warning.on & witness, warning.since)
+    critical = stats.Held(warning.on & witness & (smooth > normal), warning.since)
     level, onset = stats.ladder(watch, warning, critical)
     evidence = {"value": values, "lowest": lowest, "rise": rise, "baseline": normal}
     return Track(steps, level, onset, rise, np.full(len(steps), params.rise_ratio), evidence)

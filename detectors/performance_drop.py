@@ -17,7 +17,8 @@ no fall counts below 3 standard deviations of their own step-to-step noise; a he
 that is near its best and newer than the fall of the training outcome acquits it.
 
 * watch: ``kept < 0.5``; or a fall of a fifth of the range.
-* warning: ``kept < 0.5`` on two points that span 5 steps; or a fall of two fifths.
+* warning: ``kept < 0.5`` on two points that span 5 steps; or a fall of two fifths; or, for 30 steps, four fifths of what it had
+  clearly gained are gone.
 * critical: ``kept < 0.3`` on two points that span 11 steps; by policy it needs a second family.
 
 It clears above 70 % of the best.
@@ -72,6 +73,10 @@ class Params:
     clear_ratio: float = knob(0.7, least=0.3, most=1.0, source="failure catalogue F10")
     range_fall: float = knob(0.2, least=0.05, most=0.9, low=0.3, source="failure catalogue F10")
     noise_sigma: float = knob(3.0, least=1.0, most=10.0, low=4.0, source="the best of many noisy medians lies 1-2 sigma too high")
+    gain_left: float = knob(0.2, least=0.0, most=0.9, low=0.0, source="reward .30 to .50 and back to .28 keeps more than half")
+    lost_steps: int = knob(
+        30, least=1, most=500, low=60, high=15, source="reward .30 to .50 and back to .28 keeps more than half"
+    )
     hold_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue 3.2")
 
 
@@ -139,12 +144,15 @@ def _judge_part(name: str, steps: stats.Steps, values: stats.Floats, floor: stat
     loud = np.where(scaled & held_out, 0.0, stats.noise_of_means(values, steps, params.noise_sigma))
     kept = stats.ratio(score - floor, best - floor)
     below = np.where(scaled, kept < params.kept_ratio, fall >= params.range_fall * wide) & (fall > loud) & (wide > 0)
+    start = stats.baseline(stats.trailing(values, steps, 10, "mean"), steps, off_factor=None)
+    gain = best - start
+    lost = (gain > np.maximum(2 * loud, 0.3 * wide)) & (score - start <= params.gain_left * gain) & (fall > loud) & (not held_out)
     deep = np.where(scaled, below, below & (fall >= 2 * params.range_fall * wide))
     gone = below & (kept < params.gone_ratio)
     clear = np.where(scaled, kept >= params.clear_ratio, fall < params.range_fall / 2 * wide) & ~below
     level, onset = stats.ladder(
-        stats.held(below, steps, 1, release=clear),
-        stats.held(deep, steps, params.hold_steps, release=clear),
+        stats.either(stats.held(below, steps, 1, release=clear), stats.held(lost, steps, params.hold_steps)),
+        stats.either(stats.held(deep, steps, params.hold_steps, release=clear), stats.held(lost, steps, params.lost_steps)),
         stats.held(gone, steps, 2 * params.hold_steps + 1, release=clear),
     )
     evidence = {"value": score, "best": best, "kept": kept, "fall": fall}

@@ -12,9 +12,9 @@ though the ability is still there, and every reward that needs the format is gon
 
 How it decides
 --------------
-Against the best 20-step median so far, and only where that is at least .8. Warning: 20 points below it, and 4 standard
-deviations of its own step-to-step noise. Critical: that for 2 steps, or below .8 for 5 steps where it was at least .9. Needs 16
-rollouts where their number is known.
+Against the best 20-step median so far, and only where that is at least .8. Watch: 20 points below it, and 4 standard
+deviations of its own step-to-step noise. Warning: that for 3 steps, or below .8 for 5 steps where it was at least .9. Critical:
+that far below it for 5 steps. Needs 16 rollouts where their number is known.
 
 Example
 -------
@@ -25,7 +25,7 @@ Example
 >>> run = Run("example", "-", "frame", pd.DataFrame({"valid_action_frac": valid}, index=pd.Index(range(1, 51), name="step")))
 >>> [episode] = episodes(DETECTOR(run))
 >>> episode.onset_step, episode.alarm_steps[Level.WARNING], episode.alarm_steps[Level.CRITICAL]
-(41, 41, 42)
+(41, 43, 45)
 
 False positives
 ---------------
@@ -79,12 +79,11 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     limit = normal - np.maximum(params.drop, params.noise_sigma * noise)
     fell = judged & (normal >= params.was_usable) & (valid <= limit)
     low = judged & (normal >= params.was_normal) & (valid < params.floor)
-    lost, sagging = stats.held(fell, steps, 2), stats.held(low, steps, params.window_steps)
-    since = np.where(lost.on, lost.since, sagging.since)
+    window = params.window_steps
     level, onset = stats.ladder(
-        stats.held(np.zeros(len(steps), bool), steps, 1),
         stats.held(fell, steps, 1),
-        stats.Held(lost.on | sagging.on, since),
+        stats.either(stats.held(fell, steps, (window + 1) // 2), stats.held(low, steps, window)),
+        stats.held(fell, steps, window),
     )
     return Track(steps, level, onset, valid, limit, {"value": valid, "baseline": normal})
 

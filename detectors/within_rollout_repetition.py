@@ -15,8 +15,9 @@ How it decides
 --------------
 Each of the two shares against ``max(5 %, 3 x baseline)`` plus the sampling noise of such a share (1.64 standard errors, where
 the number of rollouts is known); rep-4 against ``max(3 x baseline, baseline + .25)``, because code and tables repeat from the
-start. The score is the largest of the three ratios. Watch when it is above 1 once, warning after 5 steps. Needs 16 rollouts
-with text at the step.
+start. The score is the largest of the three ratios. Watch when it is above 1 once, warning after 5 steps; also, whatever it was at
+the start, when rep-4 and the share of text in loops are both above 0.6 (watch), for 10 steps (warning). Needs 16 rollouts with
+text at the step.
 
 Example
 -------
@@ -65,6 +66,8 @@ class Params:
     rep_4_rise: float = knob(
         0.25, least=0.05, most=0.8, low=0.35, high=0.2, source="code and mathematics move by .1 in healthy runs"
     )
+    looping_rep_4: float = knob(0.6, least=0.1, most=1.0, source="code and templated calls stay below 0.6")
+    looping_share: float = knob(0.6, least=0.1, most=1.0, source="a dump that begins after the collapse has no sound start")
     noise_sigma: float = knob(1.64, least=0.0, most=5.0, source="one-sided 95 % of a binomial share")
     window_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue B4")
     baseline_steps: int = knob(20, least=3, most=500, source="failure catalogue 3.2")
@@ -97,7 +100,11 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     if not judged.any():
         return NotEvaluated(f"fewer than {params.least_rollouts} rollouts with text at every step")
     flag = judged & (score > 1)
-    level, onset = stats.ladder(stats.held(flag, steps, 1), stats.held(flag, steps, params.window_steps))
+    looping = judged & (run.at("rep_4", steps) >= params.looping_rep_4) & (run.at("loop_frac", steps) >= params.looping_share)
+    level, onset = stats.ladder(
+        stats.either(stats.held(flag, steps, 1), stats.held(looping, steps, 1)),
+        stats.either(stats.held(flag, steps, params.window_steps), stats.held(looping, steps, 2 * params.window_steps)),
+    )
     evidence |= {"times_limit": score, "what": main}
     return Track(steps, level, onset, score, np.ones(len(steps)), evidence)
 

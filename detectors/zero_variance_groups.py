@@ -18,7 +18,8 @@ How it decides
 
 * watch: share at least 0.5, at least 0.3 above baseline and at least 0.2 in excess, for 5 steps; or nearly every group dead
   (0.9) for 10 steps whatever the baseline, which is then a matter of the configuration.
-* warning: the same above 0.6 for 10 steps; or nothing left after a filter for 5 steps.
+* warning: the same above 0.6 for 10 steps; or nothing left after a filter for 5 steps; or 0.97 and
+  more for 20 steps, whatever it was at the start.
 
 When the all-right groups make up most of the dead ones it stays a watch: the prompts are too easy.
 
@@ -71,6 +72,8 @@ class Params:
     watch_share: float = knob(0.5, least=0.2, most=0.95, low=0.6, high=0.45, source="failure catalogue A3; RAGEN-2 figure 10")
     warning_share: float = knob(0.6, least=0.3, most=0.99, low=0.8, high=0.6, source="failure catalogue A3")
     dead_share: float = knob(0.9, least=0.5, most=1.0, source="openr1-like runs are sound at 0.56-0.86")
+    total_share: float = knob(0.97, least=0.5, most=1.0, source="no signal at all, whatever it was at the start")
+    total_steps: int = knob(20, least=1, most=500, source="no signal at all, whatever it was at the start")
     rise: float = knob(0.3, least=0.05, most=0.9, low=0.4, high=0.2, source="failure catalogue A3")
     excess: float = knob(0.2, least=0.0, most=0.9, source="p^G + (1-p)^G of equal prompts; unequal ones add about 0.1-0.2")
     easy_part: float = knob(0.7, least=0.5, most=1.0, source="share of the dead groups that are all right")
@@ -102,6 +105,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     warning = stats.either(
         stats.held(changed & (share > params.warning_share), steps, params.warning_steps, release=kept),
         stats.held(_nothing_kept(run, steps), steps, params.watch_steps),
+        stats.held(share >= params.total_share, steps, params.total_steps),
     )
     warning = stats.Held(warning.on & ~easy, warning.since)
     level, onset = stats.ladder(watch, warning)

@@ -134,8 +134,7 @@ class Examination:
     def _label(self, first: int, stop: int) -> tuple[str, Level]:
         """Label of a stretch: the rule with the highest last level; between equals the earlier in the order of the rules.
 
-        Broken numbers are the consequence of another verdict of the same level that came before, a policy that is gone that of
-        any other verdict that came before.
+        Some verdicts give way to one that came before (:data:`echotrap.verdicts.CONSEQUENCES`).
         """
         last = {label: int(level[stop - 1]) for label, level in self.rules.items()}
         top = max(last.values())

@@ -197,10 +197,12 @@ def _finding(seen: Examination, card: Card, track: Track, episode: Episode, leve
 
 def _told(card: Card, track: Track, episode: Episode) -> int:
     """The point of an episode that the message is about."""
-    if card.tell == "alarm" or (card.tell == "now" and episode.cleared_step is not None):
-        return episode.peak
     if card.tell == "now":
-        return episode.last
+        above = track.score >= track.limit
+        still = episode.cleared_step is None and above[episode.last] == above[episode.peak]  # else it lasts by hysteresis only
+        return episode.last if still else episode.peak
+    if card.tell == "alarm":
+        return episode.peak
     return episode.first + int(np.nanargmax(np.nan_to_num(track.score[episode.first : episode.last + 1], nan=-np.inf)))
 
 

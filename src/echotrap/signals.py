@@ -34,6 +34,7 @@ Progress = Callable[[int, int | None], None]
 
 VERSION = 10  # of the cached records: raise it when a definition changes
 PREFERRED = ("group_reward_std", "zero_std_frac")
+BROKEN_FROM = 0.2  # TRL compares stds with 1e-8: constant rewards of 0.15 have 1.5e-8 and are logged as no constant group at all
 """Signals whose derived reading replaces the logged one: frameworks log them under wrong names or with a wrong tolerance."""
 
 ZERO_STD = 1e-6  # relative to the largest reward of the group: sixteen rewards of 0.15 have a std of 1.5e-8
@@ -397,7 +398,8 @@ def _merge(run: Run, derived: pd.DataFrame, notes: list[Note]) -> Run:
             continue
         logged = frame[name]
         both = int((logged.notna() & column.notna()).sum())
-        if name in PREFERRED and not filtered and both * 2 >= int(logged.notna().sum()):
+        broken = name == "zero_std_frac" and not logged.fillna(0.0).any() and float(column.max()) >= BROKEN_FROM
+        if name in PREFERRED and not filtered and (broken or both * 2 >= int(logged.notna().sum())):
             frame[name], added[f"logged/{name}"] = column, logged
             provenance[name] = "derived"
             notes.append(Note("derived", f"{name} is computed from the rollouts; the logged one is logged/{name}"))

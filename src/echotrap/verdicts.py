@@ -64,7 +64,7 @@ def _environment(symptoms: Symptoms) -> Levels:
 def _policy(symptoms: Symptoms) -> Levels:
     """Entropy, length or performance gone; critical once a detector that says so may be."""
     return np.maximum(
-        _highest("entropy-collapse", "length-collapse", "tool-format-collapse")(symptoms),
+        _highest("entropy-collapse", "length-collapse", "tool-format-collapse", "format-floor")(symptoms),
         _highest("performance-drop", least=Level.CRITICAL)(symptoms),
     )
 
@@ -95,7 +95,7 @@ RULES: tuple[Rule, ...] = (
     Rule("truncation-starvation", ("truncation", "length-explosion"), _highest("truncation")),
     Rule(
         "policy-collapse",
-        ("entropy-collapse", "length-collapse", "tool-format-collapse", "performance-drop", "dead-gradient"),
+        ("entropy-collapse", "length-collapse", "tool-format-collapse", "format-floor", "performance-drop", "dead-gradient"),
         _policy,
     ),
     Rule("no-learning-signal", NO_SIGNAL, _highest(*NO_SIGNAL)),
@@ -103,7 +103,11 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-CONSEQUENCES: Mapping[str, Level | None] = {"numerical-failure": None, "policy-collapse": Level.WARNING}
+CONSEQUENCES: Mapping[str, Level | None] = {
+    "numerical-failure": None,
+    "entropy-eruption": None,
+    "policy-collapse": Level.WARNING,
+}
 """Verdicts that give way to another that came before: one of the same level, or one of at least the level that is named."""
 
 

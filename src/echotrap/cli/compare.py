@@ -36,6 +36,10 @@ def compare(
     with _console.working("reading"):
         opened = [pipeline.load(location, settings) for location in runs]
         reports = [pipeline.judge(run, settings) for run in opened]
+    clock = comparison.AXES[by]
+    without = [run.name for run in opened if clock is not None and not run.has(clock)]
+    if without:
+        raise ConfigError(f"{', '.join(without)} logs no {by}", where="--by", cure="--by step")
     names = comparison.common(opened)
     found = [comparison.partings(opened[0], other, names, by) for other in opened[1:]]
     settings_apart = comparison.differences(opened)
