@@ -19,7 +19,8 @@ step-to-step noise.
 * watch: ``rise > 1.5`` (for 5 steps where every step is logged, else on one point).
 * warning: the same for 10 steps, still rising, above 1.5 times the baseline or 5 times the lowest level: between its start and a
   third of it the entropy of sound runs wanders.
-* critical: warning, above the baseline, while the gradient norm is ten times its local median, or responses are twice as long as before.
+* critical: warning, above the baseline, while the gradient norm is ten times its local median, or responses are twice as long
+  as before.
 
 Example
 -------

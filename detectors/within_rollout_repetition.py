@@ -15,9 +15,9 @@ How it decides
 --------------
 Each of the two shares against ``max(5 %, 3 x baseline)`` plus the sampling noise of such a share (1.64 standard errors, where
 the number of rollouts is known); rep-4 against ``max(3 x baseline, baseline + .25)``, because code and tables repeat from the
-start. The score is the largest of the three ratios. Watch when it is above 1 once, warning after 5 steps; also, whatever it was at
-the start, when rep-4 and the share of text in loops are both above 0.6 (watch), for 10 steps (warning). Needs 16 rollouts with
-text at the step.
+start. The score is the largest of the three ratios. Watch when it is above 1 once, warning after 5 steps; also, whatever it was
+at the start, when rep-4 and the share of text in loops are both above 0.6 (watch), for 10 steps (warning). Needs 16 rollouts
+with text at the step.
 
 Example
 -------
