@@ -114,6 +114,7 @@ DETECTOR = Detector(
         needs=((*SHARES, "tool_latency"),),
         uses=(*SHARES, "tool_latency"),
         gates=("min-data", "declared-event"),
+        tell="alarm",
         message="{what}: {value:.3g}, at first {baseline:.3g}",
         remedies=(
             Remedy("Pause, repair the tool, go back to before the outage"),

@@ -117,6 +117,7 @@ DETECTOR = Detector(
         needs=(("kl_ref", "kl_old"),),
         uses=("reward_mean",),
         gates=STANDARD_GATES,
+        tell="alarm",
         message="{signal} {value:.3g}, up from {before:.3g} up to 50 steps before",
         remedies=(
             Remedy(

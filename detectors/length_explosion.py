@@ -114,6 +114,7 @@ DETECTOR = Detector(
         needs=(("response_length",),),
         uses=("truncated_frac", "entropy", "reward_mean"),
         gates=(*STANDARD_GATES, "not-improving"),
+        tell="alarm",
         message="responses grew to {value:.0f} tokens, {growth:.1f} times the {before:.0f} of up to 50 steps before",
         remedies=(
             Remedy(
