@@ -78,6 +78,7 @@ from echotrap.record import Run
 
 DISPERSION = ("reward-variance-collapse", "zero-variance-groups")
 TEXT = ("cross-rollout-repetition", "within-rollout-repetition", "template-collapse")
+MOSTLY = 0.7
 ENTROPY = ("entropy-collapse", "entropy-eruption")
 
 
@@ -109,7 +110,9 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     starved = at(watch, "truncation") & (symptoms.run.at("truncated_frac", symptoms.steps) >= params.starved_share)
     starved = remembered(starved | at(warning, "truncation"))
     floor = at(critical, "format-floor") & ~starved  # a cut answer breaks the format too
-    dispersion, echo = at(watch, *DISPERSION), at(watch, "template-collapse", "cross-rollout-repetition")
+    dead = at(watch, "zero-variance-groups") & ~_mostly_right(symptoms)
+    dispersion = at(watch, "reward-variance-collapse") | dead
+    echo = at(watch, "template-collapse", "cross-rollout-repetition")
     text, entropy = at(watch, *TEXT), at(watch, *ENTROPY)
     quiet = ~(dispersion | text | floor | at(watch, "performance-drop"))
     over = stats.held(quiet, symptoms.steps, params.exit_steps).on
@@ -147,6 +150,12 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
         np.full(len(stage), 3.0),
         {"stage": stage.astype(np.float64)},
     )
+
+
+def _mostly_right(symptoms: Symptoms) -> np.ndarray:
+    """Where most of the dead groups are all right: too easy, not echoing."""
+    run, steps = symptoms.run, symptoms.steps
+    return np.asarray(run.at("zero_std_all_pass_frac", steps) >= MOSTLY * run.at("zero_std_frac", steps))
 
 
 def _since(up: np.ndarray, onset: np.ndarray) -> np.ndarray:

@@ -95,7 +95,7 @@ def _same(run: Run) -> Run:
     return run
 
 
-def simulated(seeds: Sequence[int], *, steps: int = 500, text: bool = False) -> Iterator[Labelled]:
+def simulated(seeds: Sequence[int], *, steps: int = 500, text: bool | None = None) -> Iterator[Labelled]:
     """Every confounder and every failure, once a seed."""
     for kind in (*CONFOUNDERS, *FAILURES):
         for seed in seeds:

@@ -46,6 +46,10 @@ class _World:
     penalty: Floats = field(init=False)  # share of rollouts at the format penalty
     held_out: Floats = field(init=False)  # held-out minus training success
     echo: Floats = field(init=False)  # share of 4-grams found in other prompts' rollouts
+    valid: Floats = field(init=False)  # share of turns that can be parsed
+    tool_errors: Floats = field(init=False)  # share of tool calls that fail
+    fit: Floats = field(init=False)  # share of reasonings that fit their own prompt best
+    gibberish: Floats = field(init=False)  # share of rollouts that are no language
     events: list[Event] = field(default_factory=list)
     broken: list[NonFinite] = field(default_factory=list)
 
@@ -63,6 +67,10 @@ class _World:
         self.penalty = np.full(n, self.rng.uniform(0, 0.05))
         self.held_out = np.full(n, self.rng.uniform(-0.08, 0.0))
         self.echo = np.full(n, self.rng.uniform(0.02, 0.15))
+        self.valid = np.full(n, self.rng.uniform(0.88, 0.99))
+        self.tool_errors = np.full(n, self.rng.uniform(0.0, 0.08))
+        self.fit = np.full(n, self.rng.uniform(0.55, 0.9))
+        self.gibberish = np.full(n, 0.002)
 
     def ramp(self, length: int, start: int | None = None) -> Floats:
         """0 before the onset, 1 after ``length`` steps."""
@@ -194,6 +202,27 @@ def _kl_blowup(w: _World) -> None:
     w.log_grad += 3.0 * w.ramp(15) * (w.rng.random(len(w.steps)) < 0.4)
 
 
+def _format_loss(w: _World) -> None:
+    w.valid -= (w.valid - w.rng.uniform(0.1, 0.45)) * w.ramp(10)
+    w.success *= 1 - 0.6 * w.ramp(15)
+
+
+def _tools_down(w: _World) -> None:
+    w.tool_errors += w.rng.uniform(0.3, 0.6) * w.ramp(1)
+    w.success *= 1 - 0.7 * w.ramp(1)
+
+
+def _template(w: _World) -> None:
+    w.fit -= (w.fit - 0.15) * w.ramp(30)
+    w.success *= 1 - 0.35 * w.ramp(120, w.onset + 30)
+
+
+def _gibberish(w: _World) -> None:
+    w.gibberish += w.rng.uniform(0.1, 0.5) * w.ramp(30)
+    w.log_entropy += 1.5 * w.ramp(30)
+    w.success *= 1 - 0.8 * w.ramp(40)
+
+
 CONFOUNDERS: dict[str, Callable[[_World], None]] = {
     "healthy-learning": _healthy,
     "healthy-plateau": _plateau,
@@ -218,11 +247,22 @@ FAILURES: dict[str, Callable[[_World], None]] = {
     "truncation": _truncation,
     "reward-hacking": _hacking,
     "kl-blowup": _kl_blowup,
+    "format-loss": _format_loss,
+    "tools-down": _tools_down,
+    "template-collapse": _template,
+    "gibberish": _gibberish,
 }
-ONSET_STEPS = {"echo-trap": 60, "reward-hacking": 100, "truncation": 40, "entropy-eruption": 40}
+ONSET_STEPS = {
+    "template-collapse": 60,
+    "gibberish": 40,
+    "echo-trap": 60,
+    "reward-hacking": 100,
+    "truncation": 40,
+    "entropy-eruption": 40,
+}
 
 
-def simulate(kind: str, seed: int, *, steps: int = 500, text: bool = False) -> Simulated:
+def simulate(kind: str, seed: int, *, steps: int = 500, text: bool | None = None) -> Simulated:
     """Draw one run.
 
     Parameters
@@ -233,8 +273,8 @@ def simulate(kind: str, seed: int, *, steps: int = 500, text: bool = False) -> S
         Same seed, same run. Tuning uses even seeds, testing odd ones.
     steps : int
         Length of the run.
-    text : bool
-        Whether text signals are there too.
+    text : bool, optional
+        Whether signals from rollouts are there too; for two runs in five, if not said.
     """
     number = sorted({**CONFOUNDERS, **FAILURES}).index(kind)
     rng = np.random.default_rng([seed, number, 20504])
@@ -243,9 +283,9 @@ def simulate(kind: str, seed: int, *, steps: int = 500, text: bool = False) -> S
     onset = int(rng.integers(8, 20)) if rng.random() < 0.3 else int(rng.integers(int(0.2 * steps), int(0.7 * steps)))
     world = _World(rng, index, onset)
     (CONFOUNDERS | FAILURES)[kind](world)
-    frame = _observe(world, text)
+    frame = _observe(world)
     frame = frame.iloc[every - 1 :: every]
-    present = _present(rng, kind, frame)
+    present = _present(rng, kind, frame, text)
     failing = kind in FAILURES
     first = int(index[world.onset])
     window = (first, first + ONSET_STEPS.get(kind, 20)) if failing else None
@@ -262,7 +302,7 @@ def simulate(kind: str, seed: int, *, steps: int = 500, text: bool = False) -> S
     return Simulated(run, kind, window)
 
 
-def _observe(w: _World, text: bool) -> pd.DataFrame:
+def _observe(w: _World) -> pd.DataFrame:
     """Draw what would have been logged."""
     rng, n = w.rng, len(w.steps)
     prompts, size = int(rng.choice([8, 16, 32])), 8
@@ -295,9 +335,15 @@ def _observe(w: _World, text: bool) -> pd.DataFrame:
     frame["loss"] = rng.normal(0, 0.02, n)
     held_out = np.clip(w.success + w.held_out, 0, 1)
     frame["eval_score"] = np.where(w.steps % 20 == 0, rng.binomial(256, held_out) / 256, np.nan)
-    if text:
-        frame["cross_rollout_share"] = np.clip(w.echo + rng.normal(0, 0.02, n), 0, 1)
-        frame["rep_4"] = np.clip(0.02 + 0.1 * w.echo + rng.normal(0, 0.01, n), 0, 1)
+    size_of_share = prompts * size
+    frame["valid_action_frac"] = rng.binomial(size_of_share, np.clip(w.valid, 0, 1)) / size_of_share
+    frame["tool_error_frac"] = rng.binomial(size_of_share, np.clip(w.tool_errors, 0, 1)) / size_of_share
+    frame["rollout_count"] = float(size_of_share)
+    frame["cross_rollout_share"] = np.clip(w.echo + rng.normal(0, 0.02, n), 0, 1)
+    frame["retrieval_acc"] = rng.binomial(64, np.clip(w.fit, 0, 1)) / 64
+    frame["retrieval_chance"] = 1 / prompts
+    frame["gibberish_frac"] = rng.binomial(size_of_share, np.clip(w.gibberish, 0, 1)) / size_of_share
+    frame["rep_4"] = np.clip(0.02 + 0.1 * w.echo + rng.normal(0, 0.01, n), 0, 1)
     for item in w.broken:
         if item.field in frame:
             frame.loc[item.step, item.field] = np.nan
@@ -307,10 +353,22 @@ def _observe(w: _World, text: bool) -> pd.DataFrame:
 NEEDED = {"entropy-collapse": "entropy", "entropy-eruption": "entropy", "length-collapse": "response_length",
           "truncation": "truncated_frac",
           "reward-hacking": "eval_score", "kl-blowup": "kl_ref", "non-finite": "grad_norm", "dead-signal": "zero_std_frac",
-          "echo-trap": "group_reward_std"}  # fmt: skip
+          "echo-trap": "group_reward_std", "format-loss": "valid_action_frac", "tools-down": "tool_error_frac",
+          "template-collapse": "retrieval_acc", "gibberish": "gibberish_frac"}  # fmt: skip
 
 
-def _present(rng: np.random.Generator, kind: str, frame: pd.DataFrame) -> list[str]:
-    """Metrics that this run logs: some are missing, never the one that its failure consists of."""
-    keep = [name for name in frame.columns if rng.random() < 0.8 or name in ("reward_mean", NEEDED.get(kind))]
+TEXT = ("cross_rollout_share", "rep_4", "retrieval_acc", "retrieval_chance", "gibberish_frac", "rollout_count")
+
+
+def _present(rng: np.random.Generator, kind: str, frame: pd.DataFrame, text: bool | None) -> list[str]:
+    """Metrics that this run logs: some are missing, never the one that its failure consists of; rollouts are there or not."""
+    needed = NEEDED.get(kind)
+    rollouts = rng.random() < 0.4 if text is None else text
+    keep = []
+    for name in map(str, frame.columns):
+        logged = rng.random() < 0.8  # drawn for each, so that the choice for one does not move the others
+        if name in TEXT:
+            logged = rollouts or needed in TEXT
+        if logged or name in ("reward_mean", needed):
+            keep.append(name)
     return keep if "zero_std_frac" in keep else [name for name in keep if name != "zero_std_all_pass_frac"]
