@@ -23,7 +23,8 @@ Values = tuple[float | None, ...]  # at each of the three steps; None where the 
 PRIME: dict[str, Values] = {
     "reward_mean": (0.3, 0.4, 0.5), "entropy": (0.6, 0.5, 0.4), "mismatch_kl": (0.001, 0.002, 0.003),
     "grad_norm": (0.2, 0.3, 0.4), "loss": (0.01, 0.02, 0.03), "zero_std_all_fail_frac": (0.25, 0.25, 0.5),
-    "zero_std_all_pass_frac": (0.125, 0.25, 0.25), "zero_std_frac": (0.375, 0.5, 0.75), "truncated_frac": (0.1, 0.2, 0.3), "num_turns": (1, 1.5, 2), "policy_lag": (1, 1.5, 2),
+    "zero_std_all_pass_frac": (0.125, 0.25, 0.25), "zero_std_frac": (0.375, 0.5, 0.75),
+    "truncated_frac": (0.1, 0.2, 0.3), "num_turns": (1, 1.5, 2), "policy_lag": (1, 1.5, 2),
     "wall_time": (1790000012, 1790000022, 1790000032),
 }  # fmt: skip
 SKYRL: dict[str, Values] = {
