@@ -161,7 +161,7 @@ def _keys(cell: str) -> Iterator[tuple[str, str | None]]:
         between = cell[at : match.start()]
         at = match.end()
         owner = found[0] if (found := OF_OTHERS.findall(between)) else None if ";" in between else owner
-        key = match[1].replace("…/", "train/agg/all/" if "solved" in match[1] else "train/agg/effective/agent/")
+        key = match[1].replace("…/all/", "train/agg/all/").replace("…/", "train/agg/effective/agent/")
         if key.startswith("_"):
             key = last[: last.rindex("_")] + key
         elif "/" in last and "/" not in key and key not in WHOLE:
