@@ -34,8 +34,14 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
             "train/CoordSokoban/action_is_valid": "valid_action_frac", "collapse/valid_thinking_rate": "valid_thinking_frac",
             "collapse_first_turn_sample/retrieval_accuracy": "retrieval_acc",
             "collapse_trajectory_sample/mi_zscore": "mi_zscore", "val-env/CoordSokoban/success": "eval_score",
-            "actor/entropy": "entropy",
+            "actor/entropy": "entropy", "val-env/CoordSokoban/pass@8": "pass_at_k",
+            "collapse_first_turn_sample/retrieval_chance_level": "retrieval_chance",
+            "collapse_first_turn_sample/reasoning_entropy_est": "reasoning_entropy", "timing_s/total": "step_time",
         },
+    ),
+    "VAGEN": (
+        "custom_metrics/train/reward_variance",
+        {"critic/score/mean": "reward_mean", "val-aux/sokoban/traj_success/mean@1": "eval_score", "actor/entropy": "entropy"},
     ),
     "verl-agent": (
         "episode/valid_action_ratio critic/score/mean",
@@ -49,6 +55,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
         "env/number_of_actions/mean critic/score/mean",
         {
             "env/number_of_actions/mean": "num_turns", "env/ratio_of_valid_action": "valid_action_frac",
+            "env/number_of_valid_search": "tool_calls", "actor/ppo_kl": "kl_old", "response_length/clip_ratio": "truncated_frac",
             "actor/entropy_loss": "entropy", "critic/kl": "kl_ref", "val/test_score/nq": "eval_score",
         },
     ),
@@ -60,7 +67,8 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "rLLM": (
         "batch/default/fractions/effective",
         {"reward/default/mean": "reward_mean", "reward/default/std": "reward_std", "val/gsm8k/pass@1": "eval_score",
-         "episode/num_turns": "num_turns"},
+         "episode/num_turns": "num_turns", "batch/default/group_reward_std/p50": "group_reward_std",
+         "advantage/default/mean": "advantage_mean", "advantage/default/max": "advantage_max", "val/gsm8k/pass@4": "pass_at_k"},
     ),
     "ROLL": (
         "critic/score/mean tokens/response_length/mean",
@@ -109,7 +117,9 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
             "policy/loss_metrics/is_ratio_min": "is_ratio_min",
             "policy/rollout_train_logprobs_abs_diff_mean": "logprob_gap", "generate/avg_num_tokens": "response_length",
             "generate/max_num_tokens": "response_length_max", "loss/avg_raw_advantages": "advantage_mean",
-            "policy/policy_lr": "learning_rate", "eval/all/avg_score": "eval_score", "async/staleness_mean": "policy_lag",
+            "policy/policy_lr": "learning_rate", "eval/all/avg_score": "eval_score", "eval/all/pass_at_4": "pass_at_k",
+            "timing/step": "step_time",
+            "async/staleness_mean": "policy_lag",
         },
     ),
     "slime": (
@@ -135,7 +145,8 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
             "ppo_actor/update/behave_approx_kl/avg": "mismatch_kl", "ppo_actor/seq_len/avg": "response_length",
             "ppo_actor/no_eos_ratios/avg": "truncated_frac", "ppo_actor/advantages/avg": "advantage_mean",
             "ppo_actor/update/lr": "learning_rate", "eval-rollout/reward": "eval_score", "timeperf/train_step": "step_time",
-            "ppo_critic/update/loss/avg": "value_loss",
+            "ppo_critic/update/loss/avg": "value_loss", "ppo_critic/update/grad_norm": "critic_grad_norm",
+            "ppo_actor/prompt_len/avg": "prompt_length", "ppo_actor/task_reward/max": "reward_max",
         },
     ),
     "NeMo-RL": (
@@ -146,6 +157,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
             "train/probs_ratio_min": "is_ratio_min", "train/gen_kl_error": "mismatch_kl",
             "train/mean_gen_tokens_per_sample": "response_length", "train/truncation_rate": "truncated_frac",
             "train/avg_turns_per_sample": "num_turns", "train/advantages/mean": "advantage_mean", "train/lr": "learning_rate",
+            "train/max_gen_tokens_per_sample": "response_length_max", "validation/pass_at_4": "pass_at_k",
             "validation/accuracy": "eval_score", "timing/train/total_step_time": "step_time",
         },
     ),
@@ -180,6 +192,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
             "val/ratio": "is_ratio_mean", "debug/vllm_vs_local_logprob_diff_mean": "logprob_gap",
             "val/sequence_lengths": "response_length", "val/sequence_lengths_max": "response_length_max",
             "val/advantages_mean": "advantage_mean", "lr": "learning_rate", "eval/scores": "eval_score",
+            "eval/pass_at_8": "pass_at_k", "debug/vllm_local_reverse_kl": "mismatch_kl",
             "time/total": "step_time", "objective/verifiable_correct_rate": "success_rate",
         },
     ),
@@ -212,6 +225,27 @@ def test_every_cell_of_the_matrix_is_mapped(framework: str, key: str, name: str)
     marks, cells = MATRIX[framework]
     keys = [*cells, *(mark for mark in marks.split() if mark not in cells)]
     assert key in name_keys(keys).signals[name]
+
+
+@pytest.mark.parametrize(
+    ("keys", "signals"),
+    [
+        ("entropy/mean mismatch_kl/mean reward/mean is_truncated/mean num_turns/mean seq_len/mean batch/off_policy_level/mean",
+         "entropy mismatch_kl reward_mean truncated_frac num_turns response_length policy_lag"),
+        ("entropy/mean mismatch_kl/mean reward/all/mean reward/all/min is_truncated/all/mean decode_len/all/max",
+         "entropy mismatch_kl reward_mean reward_min truncated_frac response_length_max"),
+        ("entropy/all/mean mismatch_kl/all/mean train/agg/effective/reward/mean train/agg/effective/reward/max "
+         "train/agg/effective/num_output_tokens/mean train/agg/effective/is_truncated/mean train/agg/effective/num_turns/mean",
+         "entropy mismatch_kl reward_mean reward_max response_length truncated_frac num_turns"),
+    ],
+    ids=["0.3", "0.5", "0.7"],
+)  # fmt: skip
+def test_prime_rl_has_named_its_keys_three_times(keys: str, signals: str) -> None:
+    naming = name_keys([*keys.split(), "optim/lr"])
+    assert naming.framework == "prime-rl"
+    assert {name: found[0] for name, found in naming.signals.items()} == {
+        **dict(zip(signals.split(), keys.split(), strict=True)), "learning_rate": "optim/lr",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("key", ["train/reward", "reward", "metrics/reward", "train.reward"])

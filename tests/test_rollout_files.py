@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from echotrap import SourceError, open_run
-from echotrap.rollouts import Rollout
+from echotrap.rollouts import Rollout, solved
 from echotrap.sources.rollout_files import FileRollouts
 from echotrap.sources.rollout_records import assign_groups, holds_rollouts, rollouts_of
 
@@ -35,6 +35,14 @@ DUMPS: list[tuple[str, tuple[int, ...], tuple[int, ...], int, list[list[float]],
     ("prime_rl/rollouts", (41,), (), 41, [[1.1, 0.1], [0.1]], "let me see\nIt is 4"),
     ("nemo_rl/exp_001", (7,), (10,), 7, [[1.0, 0.0]], "It is 4"),
     ("skyrl/dumped_evals", (), (20,), 20, [[0.0, 1.0]], "try 0"),
+    (
+        "ragen",
+        (),
+        (0,),
+        0,
+        [[10.0, -0.2], [-0.2, -0.2]],
+        "<think>box 0</think><answer>Up</answer>\n<think>done</think><answer>Left</answer>",
+    ),
     ("areal", (15,), (15,), 15, [[0.0, 1.0], [0.0]], "text 0"),
     ("open_instruct", (3, 4), (), 3, [[0.0, 10.0]], ""),
     ("rllm", (4,), (), 4, [[0.0, 1.0]], "first\nsecond"),
@@ -61,6 +69,10 @@ def test_a_dump_gives_its_rollouts_by_step_and_group(
     assert [item.index for item in rollouts] == list(range(len(rollouts)))
     assert {item.step for item in rollouts} == {step}
     assert store.at(999) == []
+
+
+def test_ragens_evaluation_says_success_for_the_environment() -> None:
+    assert [solved(item) for item in FileRollouts(HERE / "ragen").eval_at(0)] == [1.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", [dump[0] for dump in DUMPS])

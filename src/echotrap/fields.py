@@ -295,7 +295,11 @@ ALIASES: dict[str, dict[str, str]] = {
         "pass_at_k": "val-env/{env}/pass@{k}",
         "step_time": "timing_s/total timing_s/train_total",
     },
-    "VAGEN": {"reward_mean": "custom_metrics/train/reward_mean", "success_rate": "custom_metrics/train/success_rate"},
+    "VAGEN": {
+        "reward_mean": "custom_metrics/train/reward_mean",
+        "success_rate": "custom_metrics/train/success_rate",
+        "eval_score": "val-aux/{env}/traj_success/mean@{n}",
+    },
     "verl-agent": {
         "reward_mean": "episode/reward/mean",
         "reward_min": "episode/reward/min",
@@ -324,6 +328,9 @@ ALIASES: dict[str, dict[str, str]] = {
         "reward_max": "reward/default/max reward/{role}/max",
         "reward_min": "reward/default/min reward/{role}/min",
         "group_reward_std": "batch/{role}/group_reward_std/p50",
+        "advantage_mean": "advantage/default/mean advantage/{role}/mean",
+        "advantage_max": "advantage/default/max advantage/{role}/max",
+        "advantage_min": "advantage/default/min advantage/{role}/min",
         "num_turns": "episode/num_turns batch/steps_per_traj/mean",
         "response_length": "episode/response_tokens batch/step_response_length/mean",
         "success_rate": "episode/correct",
@@ -478,7 +485,6 @@ ALIASES: dict[str, dict[str, str]] = {
         "advantage_max": "ppo_actor/advantages/max",
         "advantage_min": "ppo_actor/advantages/min",
         "response_length": "ppo_actor/seq_len/avg",
-        "response_length_max": "ppo_actor/seq_len/max",
         "prompt_length": "ppo_actor/prompt_len/avg",
         "truncated_frac": "ppo_actor/no_eos_ratios/avg",
         "learning_rate": "ppo_actor/update/lr",
@@ -512,8 +518,8 @@ ALIASES: dict[str, dict[str, str]] = {
         "reward_mean": "train/agg/effective/{agent}/reward/mean[>=0.7] train/agg/effective/reward/mean[0.7] "
         "train/agg/all/{agent}/reward/mean train/{env}/effective/{agent}/reward/mean reward/all/mean[0.5-0.6] "
         "reward/mean[0.3-0.4]",
-        "reward_min": "train/agg/effective/{agent}/reward/min reward/all/min",
-        "reward_max": "train/agg/effective/{agent}/reward/max reward/all/max",
+        "reward_min": "train/agg/effective/{agent}/reward/min train/agg/effective/reward/min reward/all/min",
+        "reward_max": "train/agg/effective/{agent}/reward/max train/agg/effective/reward/max reward/all/max",
         "entropy": "entropy/all/mean[>=0.6] entropy/mean[<=0.5]",
         "grad_norm": "optim/grad_norm",
         "clip_frac": "is_masked/all/mean is_masked/mean",
@@ -524,11 +530,15 @@ ALIASES: dict[str, dict[str, str]] = {
         "mismatch_kl": "mismatch_kl/all/mean[>=0.6] mismatch_kl/mean[<=0.5]",
         "kl_ref": "ref_kl/all/mean ref_kl/mean",
         "policy_lag": "off_policy/mean batch/off_policy_level/mean off_policy_level/all/mean",
-        "response_length": "train/agg/effective/{agent}/num_output_tokens/mean decode_len/all/mean seq_len/mean",
-        "response_length_max": "train/agg/effective/{agent}/num_output_tokens/max decode_len/all/max",
-        "prompt_length": "train/agg/effective/{agent}/num_input_tokens/mean",
-        "truncated_frac": "train/agg/effective/{agent}/is_truncated/mean is_truncated/all/mean is_truncated/mean",
-        "num_turns": "train/agg/effective/{agent}/num_turns/mean num_turns/all/mean num_turns/mean",
+        "response_length": "train/agg/effective/{agent}/num_output_tokens/mean train/agg/effective/num_output_tokens/mean "
+        "decode_len/all/mean seq_len/mean",
+        "response_length_max": "train/agg/effective/{agent}/num_output_tokens/max train/agg/effective/num_output_tokens/max "
+        "decode_len/all/max",
+        "prompt_length": "train/agg/effective/{agent}/num_input_tokens/mean train/agg/effective/num_input_tokens/mean",
+        "truncated_frac": "train/agg/effective/{agent}/is_truncated/mean train/agg/effective/is_truncated/mean "
+        "is_truncated/all/mean is_truncated/mean",
+        "num_turns": "train/agg/effective/{agent}/num_turns/mean train/agg/effective/num_turns/mean "
+        "num_turns/all/mean num_turns/mean",
         "learning_rate": "optim/lr",
         "eval_score": "eval/{env}/effective/{agent}/avg@{k} eval/{env}/avg@{k}",
         "pass_at_k": "eval/{env}/effective/{agent}/pass@{k} eval/{env}/pass@{k}",
@@ -642,7 +652,14 @@ MISLEADING: dict[str, tuple[str, ...]] = {
     "verl": ("num_turns/mean", "training/num_turns/mean"),
     "RAGEN": ("response_length/mean", "response_length/max", "prompt_length/mean", "response_length/clip_ratio"),
     "slime": ("rollout/rewards",),
-    "verl-agent": ("critic/score/mean", "critic/score/min", "critic/score/max", "critic/rewards/mean"),
+    "verl-agent": (
+        "critic/score/mean",
+        "critic/score/min",
+        "critic/score/max",
+        "critic/rewards/mean",
+        "critic/rewards/min",
+        "critic/rewards/max",
+    ),
 }
 """Keys that say something else in this framework than their name suggests."""
 

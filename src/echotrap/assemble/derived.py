@@ -134,6 +134,17 @@ def _nemo_grad_norm(view: View) -> Floats | None:
     return None if norm is None or not updates else norm / updates
 
 
+def _areal_kl(view: View) -> Floats | None:
+    """AReaL logs the KL as what it takes off the reward: times a coefficient that only the configuration knows."""
+    coefficient = view.fact("actor.kl_ctl") or view.fact("kl_ctl")
+    return _ratio(view.key("ppo_actor/kl_rewards/avg"), -coefficient) if coefficient else None
+
+
+def _areal_response(view: View) -> Floats | None:
+    whole, prompt = view.key("ppo_actor/seq_len/avg"), view.key("ppo_actor/prompt_len/avg")
+    return None if whole is None or prompt is None else whole - prompt
+
+
 def _root(variance: Floats | None) -> Floats | None:
     return None if variance is None else np.sqrt(np.maximum(variance, 0.0))
 
@@ -148,6 +159,16 @@ RULES: tuple[Rule, ...] = (
     Rule("zero_std_all_pass_frac", "all_correct_groups_ratio", lambda v: v.key("group/all_correct_groups_ratio")),
     Rule("zero_std_all_fail_frac", "fractions/too_hard", lambda v: v.key("batch/{role}/fractions/too_hard")),
     Rule("zero_std_all_pass_frac", "fractions/too_easy", lambda v: v.key("batch/{role}/fractions/too_easy")),
+    Rule(
+        "zero_std_all_fail_frac",
+        "filtered_prompts_zero / total_prompts",
+        lambda v: _ratio(v.key("batch/filtered_prompts_zero"), v.key("batch/total_prompts")),
+    ),
+    Rule(
+        "zero_std_all_pass_frac",
+        "filtered_prompts_solved / total_prompts",
+        lambda v: _ratio(v.key("batch/filtered_prompts_solved"), v.key("batch/total_prompts")),
+    ),
     Rule("zero_std_frac", "1 - by_group/frac_mixed", lambda v: _one_minus(v.key("env/all/by_group/frac_mixed"))),
     Rule("zero_std_frac", "1 - fractions/effective", lambda v: _one_minus(v.key("batch/{role}/fractions/effective"))),
     Rule(
@@ -201,9 +222,11 @@ RULES: tuple[Rule, ...] = (
     Rule("truncated_frac", "n_truncated_sample / n_rollouts",
          lambda v: _ratio(v.key("training/n_truncated_sample"), v.key("training/n_rollouts"))),
     Rule("truncated_frac", "0 where the longest response is below the limit (v1 trainer)", _verl_truncated, replaces=True),
+    Rule("response_length", "seq_len - prompt_len", _areal_response, replaces=True),
     # turns and updates
     Rule("num_turns", "messages / 2 (verl counts chat messages)", _turns),
     Rule("num_turns", "n_turns / n_rollouts", lambda v: _ratio(v.key("training/n_turns"), v.key("training/n_rollouts"))),
+    Rule("kl_ref", "kl_rewards / -kl_ctl", _areal_kl),
     Rule("grad_norm", "sum over updates / updates per step", _nemo_grad_norm, replaces=True),
 )  # fmt: skip
 """In order; the first rule that can be computed gives the signal."""

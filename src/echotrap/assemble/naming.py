@@ -222,6 +222,7 @@ class _Keys:
 
     def find(self, pattern: str) -> tuple[str, ...]:
         """Raw keys that match, in logged order."""
+        pattern = _plain(pattern)
         if "{" not in pattern and "*" not in pattern:
             key = self._by_name.get(pattern)
             return () if key is None else (key,)

@@ -64,6 +64,8 @@ def rollouts_of(record: Mapping[str, Any], *, step: int = 0, split: str = "train
         return [_summary(record, step, split, origin)]
     if "task_hash" in record and isinstance(trajectories := record.get("trajectories"), list):
         return [_trajectory(record, item, step, split, origin) for item in trajectories if isinstance(item, dict)]
+    if isinstance(about := record.get("metadata"), dict) and {"group_id", "total_reward"} <= about.keys():
+        return [_evaluated(record, about, step, split, origin)]
     if inner := _nested(record):
         return [one for item in inner for one in rollouts_of({**item, "step": step}, step=step, split=split, origin=origin)]
     if isinstance(content := record.get("content"), list) and "rewards" in record:
@@ -165,6 +167,12 @@ def _plain(record: Mapping[str, Any], step: int, split: str, origin: str) -> Rol
         extra={key: value for key, value in record.items() if key not in used},
         origin=origin,
     )
+
+
+def _evaluated(record: Mapping[str, Any], about: Mapping[str, Any], step: int, split: str, origin: str) -> Rollout:
+    """A rollout of RAGEN's evaluation, whose own ``success`` is never set: that of its environment is."""
+    solved = next((value for key, value in about.items() if key.endswith("/success")), about.get("success"))
+    return _plain({**record, **about, "success": solved}, step, split, origin)
 
 
 def _table(record: Mapping[str, Any], step: int, split: str, origin: str) -> list[Rollout]:
