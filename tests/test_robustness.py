@@ -108,3 +108,13 @@ def test_failing_runs_are_not_called_healthy(way: str) -> None:
             if verdict.severity in ("ok", "info"):
                 missed.append((case.case, verdict.label))
     assert missed == []
+
+
+def test_the_best_reward_seen_may_be_a_failure() -> None:
+    """A reward that sits at 0, with a penalty now and then, is not solved only because nothing better was ever seen."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {"reward_mean": -0.1 * rng.binomial(64, 0.02, 100) / 64, "reward_max": np.zeros(100), "reward_min": np.full(100, -0.1)},
+        index=pd.Index(np.arange(1, 101), name="step"),
+    )
+    assert diagnose(Run("dead", "-", "frame", frame)).verdict.label != "converged"

@@ -28,6 +28,7 @@ RECENT_STEPS = 5
 NEW_BEST_STEPS = 20  # failure_modes.md 3.3, gate not-improving
 SOLVED_LEVEL = 0.95  # failure_modes.md, solved
 SOLVED_POINTS, SOLVED_STEPS = 3, 10
+START_LEVEL = 0.9
 CONVERGED_POSITION = 0.5  # below the middle of a known scale a plateau is no convergence
 
 
@@ -206,4 +207,10 @@ def _at_ceiling(run: Run, steps: NDArray[np.int64], reward: NDArray[np.float64])
         ceiling, floor = np.where(unit, 1.0, np.inf), np.zeros(len(reward))
     width = ceiling - floor
     with np.errstate(invalid="ignore"):
-        return np.asarray((width > 0) & (reward >= floor + SOLVED_LEVEL * width), bool)
+        high_enough = np.asarray((width > 0) & (reward >= floor + SOLVED_LEVEL * width), bool)
+        if high is None and run.has(
+            "reward_max"
+        ):  # the best reward seen may be a failure's: it must have been reached by learning
+            start = stats.baseline(reward, steps, off_factor=None)
+            high_enough &= start < floor + START_LEVEL * width
+    return high_enough
