@@ -35,7 +35,7 @@ def markdown(result: Result) -> str:
         parts += ["### echotrap by class", _classes(own)]
     if own.confusion:
         parts += ["### verdict by class", _confusion(own)]
-    parts += ["### runs that miss their label", _misses(result.judged["echotrap"])]
+    parts += ["### runs that miss their label or are not told in time", _misses(result.judged["echotrap"])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -54,7 +54,8 @@ Written by one command, failures included:
 
 The unit is the run. *Found* means that a failing run ends at warning or above and that the first alarm did not come before
 the labelled onset. A *false alarm* is a run that should be quiet and was at warning or above at any step, even if it
-recovered. Intervals are exact (Clopper-Pearson, 95 %). Lead is counted to the point of no return: the first step from which
+recovered. *In time* is an alarm from the first labelled onset to a tenth of the run, at least five points, past the last.
+Intervals are exact (Clopper-Pearson, 95 %). Lead is counted to the point of no return: the first step from which
 the outcome stays below half of its peak until the end. *RAGEN's stop rule* asks that each of the last ten steps be below a
 tenth of the mean in-group standard deviation of the first ten. *random, as often* alarms on as many runs as echotrap, at
 random steps. Other tools see the same run as JSON lines with TRL's keys; they name no causal alarm step, so their first alarm
