@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -118,3 +120,18 @@ def test_the_best_reward_seen_may_be_a_failure() -> None:
         index=pd.Index(np.arange(1, 101), name="step"),
     )
     assert diagnose(Run("dead", "-", "frame", frame)).verdict.label != "converged"
+
+
+def test_a_report_does_not_depend_on_the_order_of_sets(tmp_path: Path) -> None:
+    """Signals that were never measured are told in the order of the field list, whatever the hash seed."""
+    log = tmp_path / "run.jsonl"
+    row = '{{"step": {step}, "entropy": 0, "kl": 0, "ppo_kl": 0, "grad_norm": 0, "reward": 0.{step}}}\n'
+    log.write_text("".join(row.format(step=step) for step in range(1, 9)))
+    script = "import sys, echotrap; print([n.message for n in echotrap.open_run(sys.argv[1]).notes if n.kind == 'unmeasured'])"
+    told = set()
+    for seed in "01234":
+        command = [sys.executable, "-c", script, str(log)]
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        told.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    (notes,) = told
+    assert notes.count("not measured") > 1

@@ -297,7 +297,7 @@ class _Assembly:
                 self.notes.append(Note("derived", f"{rule.name} = {rule.how}"))
 
     def _unmeasured(self) -> None:
-        for name in self.columns.keys() & {item.name for item in FIELDS.values() if item.zero_is_missing}:
+        for name in [item.name for item in FIELDS.values() if item.zero_is_missing and item.name in self.columns]:
             values = self.columns[name]
             nonzero = np.isfinite(values) & (values != 0)
             until = int(nonzero.argmax()) if nonzero.any() else len(values)
