@@ -221,3 +221,26 @@ def test_a_damaged_parquet_file_is_noted(tmp_path: Path) -> None:
     assert store.at(20) == []
     store.refresh()
     assert [note.kind for note in store.notes] == ["skipped"]
+
+
+TABLE = {"columns": ["step", "input_1", "output_1", "score_1"], "data": [[n, f"q {n}", f"answer {n}", n / 2] for n in range(4)]}
+
+
+@pytest.mark.parametrize("document", [TABLE, [{"prompt": "q", "response": f"answer {n}", "reward": 1.0, "step": n} for n in range(4)]])
+def test_of_a_document_that_breaks_off_the_whole_records_are_read(tmp_path: Path, document: object) -> None:
+    whole = json.dumps(document)
+    path = tmp_path / "samples.table.json"
+    path.write_text(whole[: whole.index("answer 3") + 3], encoding="utf-8")
+    store = FileRollouts(path)
+    assert store.steps() + store.eval_steps() == (0, 1, 2)  # verl's tables hold validation rollouts
+    assert [item.text for item in store.at(2) + store.eval_at(2)] == ["answer 2"]
+    assert any("breaks off" in note.message for note in open_run(tmp_path).notes)
+
+
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_rollouts_that_cannot_be_read_are_an_error_that_says_why(tmp_path: Path, whole_folder: bool) -> None:
+    path = tmp_path / "samples.table.json"
+    path.write_text(json.dumps(TABLE)[:72], encoding="utf-8")  # not one whole row
+    with pytest.raises(SourceError, match="is no JSON") as failure:
+        open_run(tmp_path if whole_folder else path)
+    assert failure.value.where == str(path)

@@ -114,6 +114,7 @@ def _open(location: str, options: Options) -> Reader:
         if not rollouts:
             why = "".join(f": {note.message}" for note in rollouts.notes[:1])
             raise UnknownFormat(f"no log was found in this folder{why}", where=location, cure="name the log file itself")
+        rollouts.check_readable()
         return OnlyRollouts(folder, rollouts)
     if options.run and not wanted and picked.path != folder:
         names = ", ".join(item.name for item in candidates)

@@ -17,6 +17,7 @@ from echotrap.sources.lines import damage, open_bytes, read_head
 __all__ = ["FORMAT", "JsonFile", "read_document"]
 
 MAX_BYTES = 1 << 30
+_TABLE_START = re.compile(r'^\s*\{\s*"columns"\s*:\s*(\[[^\]]*\])\s*,[^{]*?"data"\s*:\s*\[')  # what the W&B client writes
 _LIST_START = re.compile(r'^\s*\[|"(?:log_history|history|metrics|logs|rows|records)"\s*:\s*\[')
 
 
@@ -52,8 +53,10 @@ class JsonFile(Reader):
         self._count, self._last = len(records), records[-1] if records else None
 
 
-def read_document(path: Path) -> tuple[Any, list[Note]]:
+def read_document(path: Path, most_bytes: int = MAX_BYTES) -> tuple[Any, list[Note]]:
     """A whole document, and what had to be left out.
+
+    Of a document that breaks off, the whole records of its first list are kept: objects, or the rows of a table.
 
     Raises
     ------
@@ -68,8 +71,9 @@ def read_document(path: Path) -> tuple[Any, list[Note]]:
             while part := read(1 << 22):
                 parts.append(part)
                 size += len(part)
-                if size > MAX_BYTES:
-                    raise SourceError("the JSON document is over 1 GiB", where=str(path), cure="write JSON lines instead")
+                if size > most_bytes:
+                    why = f"the JSON document is over {most_bytes >> 20} MiB"
+                    raise SourceError(why, where=str(path), cure="write JSON lines instead")
         except damage():
             notes.append(Note("skipped", "the compressed stream breaks off; what came before was read"))
     data = b"".join(parts)
@@ -78,26 +82,34 @@ def read_document(path: Path) -> tuple[Any, list[Note]]:
     except ValueError as error:
         rows = _salvage(data.decode("utf-8", "replace"))
         if not rows:
-            raise SourceError(f"is no JSON: {_one_line(error)}", where=str(path)) from None
+            raise SourceError(f"is no JSON: {_one_line(error)}", where=str(path), cure="was it copied while it was written?") from None
         notes.append(Note("skipped", "the document breaks off or is damaged; the records before that were read"))
         return rows, notes
 
 
-def _salvage(text: str) -> list[dict[str, Any]]:
-    """Whole records at the beginning of the first list of records."""
+def _salvage(text: str) -> Any:
+    """Whole records at the beginning of the first list of records; as a table where they are rows of one."""
+    if table := _TABLE_START.match(text):
+        try:
+            names = json.loads(table[1])
+        except (ValueError, RecursionError):
+            return None
+        rows = [row for row in _leading_values(text, table.end()) if isinstance(row, list)]
+        return {"columns": names, "data": rows} if rows else None
     start = _LIST_START.search(text)
-    if start is None:
-        return []
-    decoder, at, rows = json.JSONDecoder(), start.end(), list[dict[str, Any]]()
-    skip = re.compile(r"[\s,]*")
+    return [row for row in _leading_values(text, start.end()) if isinstance(row, dict)] if start else None
+
+
+def _leading_values(text: str, at: int) -> Iterator[Any]:
+    """The values of a list, up to the first that is not whole."""
+    decoder, skip = json.JSONDecoder(), re.compile(r"[\s,]*")
     while True:
         at = skip.match(text, at).end()  # type: ignore[union-attr]
         try:
-            record, at = decoder.raw_decode(text, at)
+            value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            return rows
-        if isinstance(record, dict):
-            rows.append(record)
+            return
+        yield value
 
 
 def _records(document: Any) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 from echotrap.errors import SourceError
 from echotrap.rollouts import Rollout, RolloutStore
 from echotrap.sources.base import Format, Head, Note, Options, Reader, Row
+from echotrap.sources.json_file import read_document
 from echotrap.sources.jsonl import parse
 from echotrap.sources.lines import Lines, open_bytes, read_head
 from echotrap.sources.rollout_records import assign_groups, holds_rollouts, rollouts_of, step_of
@@ -65,10 +66,17 @@ class FileRollouts(RolloutStore):
         self._index: dict[tuple[str, int], list[_Part]] = {}
         self._families: dict[tuple[str, str], bool] = {}
         self._broken: dict[str, int] = {}
+        self._cut: set[str] = set()
+        self._failure: SourceError | OSError | None = None
         self.refresh()
 
     def __bool__(self) -> bool:
         return bool(self._parts)
+
+    def check_readable(self) -> None:
+        """Raise why nothing could be read, where nothing could."""
+        if not self._index and self._failure is not None:
+            raise self._failure
 
     def steps(self) -> tuple[int, ...]:  # noqa: D102 - documented in the base class
         return tuple(sorted(step for split, step in self._index if split == "train"))
@@ -115,6 +123,7 @@ class FileRollouts(RolloutStore):
                 index[part.split, part.step].append(part)
         self._index = dict(index)
         self.notes = [Note("skipped", f"rollout files {why}", count) for why, count in self._broken.items()]
+        self.notes += [Note("skipped", why) for why in sorted(self._cut)]
         pickles = [path for path in paths if path.suffix in PICKLES and re.search(r"rollout|dump|traj|sample", path.as_posix())]
         if pickles:
             self.notes.append(_pickle_note(len(pickles)))
@@ -193,6 +202,7 @@ class FileRollouts(RolloutStore):
     def _count_broken(self, error: SourceError | OSError) -> None:
         why = "could not be read: " + (error.message if isinstance(error, SourceError) else str(error.strerror))
         self._broken[why] = self._broken.get(why, 0) + 1
+        self._failure = self._failure or error
 
     def _rollouts(self, part: _Part, split: str, step: int) -> Iterator[Rollout]:
         spans = part.spans.get((split, step))
@@ -214,14 +224,8 @@ class FileRollouts(RolloutStore):
                 yield from rollouts_of({**record, "step": step}, step=step, split=split, origin=f"{part.path.name}:{number}")
 
     def _document(self, part: _Part) -> list[Rollout]:
-        with open_bytes(part.path) as file:
-            data = file.read(MAX_DOCUMENT + 1)
-        if len(data) > MAX_DOCUMENT:
-            raise SourceError("the rollout document is over 256 MiB", where=str(part.path))
-        try:
-            document = parse(data)
-        except ValueError:
-            raise SourceError("is no JSON", where=str(part.path)) from None
+        document, notes = read_document(part.path, MAX_DOCUMENT)
+        self._cut |= {f"{part.path.name}: {note.message}" for note in notes}
         records = document if isinstance(document, list) else [document]
         name = part.path.name
         return [
@@ -351,6 +355,7 @@ class RolloutFile(Reader):
     def __init__(self, path: Path) -> None:
         super().__init__(path.name.split(".")[0] or path.name)
         store = FileRollouts(path)
+        store.check_readable()
         self.rollouts = store
         self.files = [str(path)]
         self.notes = list(store.notes)
