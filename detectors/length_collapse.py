@@ -78,23 +78,31 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     ratio = stats.ratio(length, normal)
     gone = ratio < params.gone_ratio
     back = ~(ratio < 1.5 * params.gone_ratio)
+    short = stats.held(ratio < params.watch_ratio, steps, params.watch_steps, release=~(ratio < 1.3 * params.watch_ratio))
+    unreasoned, valid, usual = _no_reasoning(run, steps, params)
     level, onset = stats.ladder(
-        stats.either(
-            stats.held(ratio < params.watch_ratio, steps, params.watch_steps, release=~(ratio < 1.3 * params.watch_ratio)),
-            _no_reasoning(run, steps, params),
-        ),
+        stats.either(short, unreasoned),
         stats.held(gone, steps, params.gone_steps, release=back),
         stats.held(gone, steps, 2 * params.gone_steps, release=back),
     )
-    evidence = {"signal": name, "value": length, "baseline": normal, "ratio": ratio}
+    told = unreasoned.on & ~short.on & ~gone  # the length is not what is wrong
+    evidence = {
+        "signal": name,
+        "what": np.where(told, "share of rollouts with valid reasoning", f"{name} in tokens"),
+        "value": np.where(told, valid, length),
+        "baseline": np.where(told, usual, normal),
+        "ratio": np.where(told, stats.ratio(valid, usual), ratio),
+    }
     return Track(steps, level, onset, ratio, np.full(len(steps), params.watch_ratio), evidence)
 
 
-def _no_reasoning(run: Run, steps: stats.Steps, params: Params) -> stats.Held:
+def _no_reasoning(run: Run, steps: stats.Steps, params: Params) -> tuple[stats.Held, stats.Floats, stats.Floats]:
+    """Whether valid reasoning got lost; its share and what that usually was, at the steps of the length."""
     at, valid = run.series("valid_thinking_frac")
-    before = stats.baseline(valid, at, off_factor=None, off_by=0.3, arm_steps=run.arm_steps) >= params.valid_share
-    flag = stats.held(before & (valid < params.valid_share), at, params.watch_steps)
-    return stats.spread(flag, at, steps)
+    usual = stats.baseline(valid, at, off_factor=None, off_by=0.3, arm_steps=run.arm_steps)
+    flag = stats.held((usual >= params.valid_share) & (valid < params.valid_share), at, params.watch_steps)
+    nan = float("nan")
+    return stats.spread(flag, at, steps), stats.as_of(valid, at, steps, nan), stats.as_of(usual, at, steps, nan)
 
 
 DETECTOR = Detector(
@@ -107,7 +115,7 @@ DETECTOR = Detector(
         needs=(LENGTHS,),
         uses=("valid_thinking_frac", "success_rate", "eval_score"),
         gates=(*STANDARD_GATES, "not-improving"),
-        message="{signal} fell to {value:.0f} tokens, {ratio:.0%} of its baseline {baseline:.0f}",
+        message="{what} fell to {value:.3g}, {ratio:.0%} of its baseline {baseline:.3g}",
         remedies=(
             Remedy(
                 "Reward valid reasoning, or set a minimum length",
@@ -117,7 +125,7 @@ DETECTOR = Detector(
             Remedy("Check stop sequences and the chat template: is ending at once rewarded?"),
         ),
         references=("arXiv 2504.20073 finding 6", "arXiv 2503.01491"),
-        units={"value": "tokens", "baseline": "tokens", "ratio": "of baseline"},
+        units={"ratio": "of baseline"},
     ),
     params=Params(),
     detect=detect,
