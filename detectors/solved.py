@@ -67,24 +67,14 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     name = next(name for name in ("success_rate", "zero_std_all_pass_frac", "reward_mean") if run.has(name))
     steps, values = run.series(name)
     limit = params.all_right if name == "zero_std_all_pass_frac" else params.success
-    share = _of_range(run, steps, values) if name == "reward_mean" else values
+    share = values
+    if name == "reward_mean":
+        low, high = run.reward_range(steps, values)
+        share = stats.ratio(values - low, high - low)
     held_out_steps, held_out = run.series("eval_score")
     good = stats.as_of(held_out >= params.held_out_ratio * stats.running_max(held_out), held_out_steps, steps, True)
     level, onset = stats.ladder(stats.held_points((share >= limit) & good, steps, params.points))
     return Track(steps, level, onset, share, np.full(len(steps), limit), {"signal": name, "value": values, "share": share})
-
-
-def _of_range(run: Run, steps: stats.Steps, reward: stats.Floats) -> stats.Floats:
-    """Where the reward stands between the least and the most it can be; NaN where that is unknown."""
-    low, high = run.config.reward_min, run.config.reward_max
-    if high is not None:
-        return np.asarray((reward - (low or 0.0)) / (high - (low or 0.0)))
-    if run.has("reward_max"):
-        top = stats.running_max(run.at("reward_max", steps))
-        bottom = np.fmin(stats.running_min(run.at("reward_min", steps)), stats.running_min(reward))
-        return stats.ratio(reward - bottom, top - bottom)
-    unit = (stats.running_min(reward) >= 0) & (stats.running_max(reward) <= 1)
-    return np.where(unit, reward, np.nan)
 
 
 DETECTOR = Detector(

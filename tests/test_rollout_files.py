@@ -225,8 +225,10 @@ def test_a_damaged_parquet_file_is_noted(tmp_path: Path) -> None:
 
 TABLE = {"columns": ["step", "input_1", "output_1", "score_1"], "data": [[n, f"q {n}", f"answer {n}", n / 2] for n in range(4)]}
 
+RECORDS = [{"prompt": "q", "response": f"answer {n}", "reward": 1.0, "step": n} for n in range(4)]
 
-@pytest.mark.parametrize("document", [TABLE, [{"prompt": "q", "response": f"answer {n}", "reward": 1.0, "step": n} for n in range(4)]])
+
+@pytest.mark.parametrize("document", [TABLE, RECORDS])
 def test_of_a_document_that_breaks_off_the_whole_records_are_read(tmp_path: Path, document: object) -> None:
     whole = json.dumps(document)
     path = tmp_path / "samples.table.json"

@@ -195,22 +195,11 @@ def _solved(run: Run) -> Flags:
 
 
 def _at_ceiling(run: Run, steps: NDArray[np.int64], reward: NDArray[np.float64]) -> Flags:
-    low, high = run.config.reward_min, run.config.reward_max
-    if high is not None:
-        floor = np.full(len(reward), low if low is not None else 0.0)
-        ceiling = np.full(len(reward), high)
-    elif run.has("reward_max"):
-        ceiling = stats.running_max(run.at("reward_max", steps))
-        floor = stats.running_min(run.at("reward_min", steps) if run.has("reward_min") else reward)
-    else:
-        unit = (stats.running_min(reward) >= 0) & (stats.running_max(reward) <= 1.0)
-        ceiling, floor = np.where(unit, 1.0, np.inf), np.zeros(len(reward))
-    width = ceiling - floor
+    low, high = run.reward_range(steps, reward)
+    width = high - low
     with np.errstate(invalid="ignore"):
-        high_enough = np.asarray((width > 0) & (reward >= floor + SOLVED_LEVEL * width), bool)
-        if high is None and run.has(
-            "reward_max"
-        ):  # the best reward seen may be a failure's: it must have been reached by learning
-            start = stats.baseline(reward, steps, off_factor=None)
-            high_enough &= start < floor + START_LEVEL * width
+        high_enough = np.asarray((width > 0) & (reward >= low + SOLVED_LEVEL * width), bool)
+        if run.config.reward_max is None and run.has("reward_max"):
+            # the best reward seen may be a failure's: it must have been reached by learning
+            high_enough &= stats.baseline(reward, steps, off_factor=None) < low + START_LEVEL * width
     return high_enough

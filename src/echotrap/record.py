@@ -178,15 +178,53 @@ class Run:
             out[where >= 0] = series.values[where[where >= 0]]
         return out
 
+    def reward_range(
+        self, steps: NDArray[np.int64], reward: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and most that a reward can be, as known at the given steps.
+
+        Each end is the configured one, or the extreme logged so far; with neither the range is 0 to 1 where the reward has stayed
+        inside that.
+
+        Parameters
+        ----------
+        steps, reward : (n,) arrays
+            The mean reward at those steps.
+
+        Returns
+        -------
+        low, high : (n,) float64
+            ``high`` is NaN where it is unknown.
+
+        Examples
+        --------
+        >>> frame = pd.DataFrame({"reward_mean": [0.5, 0.75, 1.5]}, index=pd.Index([1, 2, 3], name="step"))
+        >>> low, high = Run("example", "-", "frame", frame).reward_range(np.array([1, 2, 3]), frame["reward_mean"].to_numpy())
+        >>> low.tolist(), high.tolist()
+        ([0.0, 0.0, 0.0], [1.0, 1.0, nan])
+        """
+        from echotrap import stats
+
+        low, high = np.zeros(len(steps)), np.ones(len(steps))
+        if self.has("reward_max"):
+            high = stats.running_max(self.at("reward_max", steps))
+        elif self.config.reward_max is None:
+            high[~((stats.running_min(reward) >= 0) & (stats.running_max(reward) <= 1))] = np.nan
+        if self.has("reward_min") or self.has("reward_max"):
+            low = np.fmin(stats.running_min(self.at("reward_min", steps)), stats.running_min(reward))
+        if self.config.reward_min is not None:
+            low = np.full(len(steps), self.config.reward_min)
+        if self.config.reward_max is not None:
+            high = np.full(len(steps), self.config.reward_max)
+        return low, high
+
     def outcome_position(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
         """Where between its lowest and highest value the training outcome stands, as known at the given steps.
-
-        The scale is configured, logged (extremes of single rewards so far), or 0 to 1 where the outcome has stayed inside that.
 
         Returns
         -------
         (n,) float64
-            10-step mean on a scale of 0 to 1; NaN where the scale is unknown.
+            10-step mean on a scale of 0 to 1 (see :meth:`reward_range`); NaN where the scale is unknown.
         """
         from echotrap import stats
 
@@ -194,16 +232,7 @@ class Run:
         outcome = stats.as_of(stats.trailing(values, at, 10, "mean"), at, steps, np.nan)
         if self.has("success_rate"):
             return outcome
-        if self.has("reward_min") and self.has("reward_max"):
-            low = stats.running_min(self.at("reward_min", steps))
-            high = stats.running_max(self.at("reward_max", steps))
-        else:
-            inside = (stats.running_min(outcome) >= 0) & (stats.running_max(outcome) <= 1)
-            low, high = np.zeros(len(steps)), np.where(inside, 1.0, np.nan)
-        if self.config.reward_min is not None:
-            low = np.full(len(steps), self.config.reward_min)
-        if self.config.reward_max is not None:
-            high = np.full(len(steps), self.config.reward_max)
+        low, high = self.reward_range(steps, outcome)
         return stats.ratio(outcome - low, high - low)
 
     def origin(self, step: int) -> Origin | None:

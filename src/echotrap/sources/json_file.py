@@ -82,7 +82,8 @@ def read_document(path: Path, most_bytes: int = MAX_BYTES) -> tuple[Any, list[No
     except ValueError as error:
         rows = _salvage(data.decode("utf-8", "replace"))
         if not rows:
-            raise SourceError(f"is no JSON: {_one_line(error)}", where=str(path), cure="was it copied while it was written?") from None
+            cure = "was it copied while it was written?"
+            raise SourceError(f"is no JSON: {_one_line(error)}", where=str(path), cure=cure) from None
         notes.append(Note("skipped", "the document breaks off or is damaged; the records before that were read"))
         return rows, notes
 
