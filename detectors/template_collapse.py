@@ -12,11 +12,11 @@ information between prompt and reasoning is gone. In RAGEN-2's runs it falls 10 
 
 How it decides
 --------------
-Watch: below 55 % of its own mean over the first 20 steps, less the sampling noise where the number of rollouts is known, for 20
-steps (two points on sparse logs). Warning: the same for twice
-as long. Steps with fewer than 80 % valid reasoning or action blocks do not count: broken output is easy to retrieve. A recovery
-clears only above 70 % of the first mean, on valid steps with some success. A run that never was 15 points above guessing is
-not judged.
+Counted from what guessing gives, where that is known. Watch: below 55 % of its own mean over the first 20 steps for 20 steps (two
+points on sparse logs). Warning: the same for twice as long. Where the number of rollouts is known, so many points are taken
+together that 256 reasonings are compared, and their sampling noise is taken off the limit. Steps with fewer than 80 % valid
+reasoning or action blocks do not count: broken output is easy to retrieve. A recovery clears only above 70 % of the first mean,
+on valid steps with some success. A run that never was 15 points above guessing is not judged.
 
 Example
 -------
@@ -68,24 +68,28 @@ class Params:
     dead_score: float = knob(0.01, least=0.0, most=0.5, source="RAGEN agent_trainer.py, low_validation_success")
     noise_sigma: float = knob(1.64, least=0.0, most=5.0, source="one-sided 95 % of a binomial share")
     compared: int = knob(128, least=1, most=100_000, source="reasonings that the text measure compares at most")
+    pooled: int = knob(256, least=1, most=100_000, source="a fifth of the way from 1/8 to 1 is then two standard errors")
     above_chance: float = knob(0.15, least=0.0, most=0.9, source="sampling noise of 64 reasonings is .06")
 
 
 def detect(run: Run, params: Params) -> Track | NotEvaluated:
     """Judge how well the reasoning can be told apart by prompt."""
-    steps, accuracy = run.series("retrieval_acc")
-    normal = _first_mean(steps, accuracy, params.baseline_steps)
+    steps, single = run.series("retrieval_acc")
+    normal = _first_mean(steps, single, params.baseline_steps)
     chance = run.at("retrieval_chance", steps)
     if np.isfinite(chance).any() and not (normal - chance > params.above_chance).any():
         return NotEvaluated("retrieval accuracy was near guessing from the start")
-    ratio = accuracy / normal
+    compared = np.clip(run.at("rollout_count", steps), 1, params.compared)
+    points = np.nan_to_num(np.ceil(params.pooled / compared), nan=1.0).astype(np.int64)
+    accuracy = _last_mean(single, points)
+    guess = np.nan_to_num(chance)
+    ratio = stats.ratio(accuracy - guess, normal - guess)
     invalid = np.zeros(len(steps), bool)
     for name in ("valid_thinking_frac", "valid_action_frac"):
         invalid |= run.at(name, steps) < params.valid_share
     dead = run.at("success_rate" if run.has("success_rate") else "eval_score", steps) < params.dead_score
-    limit = params.watch_ratio * normal
-    compared = np.clip(run.at("rollout_count", steps), 1, params.compared)
-    limit = limit - np.nan_to_num(params.noise_sigma * np.sqrt(limit * (1 - limit) / compared))
+    limit = guess + params.watch_ratio * (normal - guess)
+    limit = limit - np.nan_to_num(params.noise_sigma * np.sqrt(limit * (1 - limit) / (points * compared)))
     low = (accuracy < limit) & ~invalid
     below = stats.latch(low, (ratio > params.clear_ratio) & ~invalid & ~dead)
     sparse = stats.spacing(steps) >= 5
@@ -96,7 +100,8 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
         return stats.Held(np.where(sparse, few.on, dense.on), dense.since)
 
     level, onset = stats.ladder(lasting(1), lasting(2))
-    evidence = {"value": accuracy, "baseline": normal, "ratio": ratio, "chance": chance}
+    above = np.where(np.isfinite(chance), " above guessing", "")
+    evidence = {"value": accuracy, "baseline": normal, "ratio": ratio, "chance": chance, "above": above}
     return Track(steps, level, onset, accuracy, limit, evidence)
 
 
@@ -106,6 +111,14 @@ def _first_mean(steps: NDArray[np.int64], values: NDArray[np.float64], window_st
     inside = int(np.searchsorted(steps, steps[0] + window_steps)) if len(steps) else 0
     running[inside:] = running[inside - 1 : inside]
     return np.asarray(running, np.float64)
+
+
+def _last_mean(values: NDArray[np.float64], points: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean of as many of the latest points as are asked for at each; of all so far where there are fewer."""
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - points, 0)
+    return np.asarray((sums[ends] - sums[starts]) / (ends - starts), np.float64)
 
 
 DETECTOR = Detector(
@@ -119,7 +132,7 @@ DETECTOR = Detector(
         needs=(("retrieval_acc",),),
         uses=("retrieval_chance", "rollout_count", "valid_thinking_frac", "valid_action_frac", "success_rate", "eval_score"),
         gates=("min-data", "raw-input", "warmup", "declared-event", "solved", "not-improving"),
-        message="retrieval accuracy fell to {value:.2f}, {ratio:.0%} of its early level {baseline:.2f}",
+        message="retrieval accuracy fell from {baseline:.2f} to {value:.2f}, {ratio:.0%} of its early level{above}",
         remedies=(
             Remedy(
                 "Filter prompts by reward variance, without zero-variance groups",
