@@ -137,6 +137,14 @@ def make_length_reward(settings: Settings) -> RewardFunction:
     return thinking_words_reward
 
 
+def own_words_reward(prompts: list, completions: list, **_: Any) -> list[float | None]:
+    """Score the "do not parrot the question" shaping term."""
+    return [
+        tasks.own_words_reward(completion_text(completion), completion_text(prompt))
+        for prompt, completion in zip(prompts, completions, strict=True)
+    ]
+
+
 def make_tool_reward(name: str, part: Callable[[tasks.ToolScore], float]) -> RewardFunction:
     """Build a tool-call reward out of one figure of `tasks.ToolScore`; `name` is the name it is logged under."""
 
@@ -166,6 +174,8 @@ def reward_functions(settings: Settings) -> list[RewardFunction]:
         return [make_bandit_reward(settings)]
     if settings.reward == "bandit_and_length":
         return [make_bandit_reward(settings), make_length_reward(settings)]
+    if settings.reward == "bandit_and_own_words":
+        return [make_bandit_reward(settings), own_words_reward]
     if settings.reward == "binary":
         return [make_tool_reward("exact_match_reward", lambda score: score.binary)]
     if settings.reward == "multiplicative":
@@ -279,7 +289,7 @@ def point_writers_at(folder: Path, name: str) -> None:
 
 
 def train(settings: Settings, resume: bool = False) -> None:
-    """Run one training and write ``run.json`` beside what the trainer itself wrote."""
+    """Run one training."""
     folder = workspace.run_folder(settings.name)
     folder.mkdir(parents=True, exist_ok=True)
     point_writers_at(folder, settings.name)
@@ -306,15 +316,7 @@ def train(settings: Settings, resume: bool = False) -> None:
     except RuntimeError as failure:
         error = repr(failure)
     trainer.state.save_to_json(str(folder / "output" / "trainer_state.json"))
-    facts = {
-        "settings": dataclasses.asdict(settings),
-        "last_step": trainer.state.global_step,
-        "error": error,
-        "wall_seconds": round(time.time() - started, 1),
-        "versions": workspace.versions(),
-    }
-    (folder / "run.json").write_text(json.dumps(facts, indent=1) + "\n")
-    print(f"done {settings.name}: step {trainer.state.global_step}, error {error}", flush=True)
+    workspace.write_facts(settings, trainer.state.global_step, error, started)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ python sample_runs/lab/index.py
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ first and the last tenth of the run. Some of those figures are not in the log bu
 | `shared_4grams` | share of a rollout's word 4-grams that also stand in a rollout of another prompt in the same step |
 | `distinct_4grams` | different 4-grams over all 4-grams of a step |
 | `self_repetition` | share of a rollout's 4-grams that it has said before |
+| `own_prompt` | share of rollouts whose most similar thought is of the same prompt (by chance 0.23 in 4 groups of 8, 0.11 in 8) |
 | `distinct_texts`, `distinct_words` | share of different texts in a group; number of different words in a step |
 
 For the text figures, the words of a rollout's own prompt are blanked, so that "Oak it is" and "Baker it is"
@@ -39,12 +41,15 @@ count as the same phrase.
 
 ## Re-make one
 
-    pip install torch trl wandb tensorboard trackio      # the versions are in truth.toml; a CPU build of torch will do
-    python sample_runs/lab/record.py bandit-echo-trap    # policy, run and sample folder; `--list` names all runs
+    pip install torch==2.13.0 && pip install -e '.[lab]'  # any CPU build of torch will do; the versions are in truth.toml
+    python sample_runs/lab/record.py bandit-echo-trap     # policy, run and sample folder; `--list` names all runs
+    python sample_runs/lab/check.py bandit-echo-trap      # the same beside the recorded run: is the verdict the same?
 
-The minutes in the table are wall-clock on one of two shared CPU cores; add about three for the starting
-policy of each task (`lab/pretrain.py`), which is made once. Runs are seeded: the same versions on the same kind of
-machine give the same run, elsewhere rounding may lead a run another way to the same kind of end.
+The minutes in the table are wall-clock on one of two CPU cores, some of them while the other was busy; add two to six for the
+starting policy of each task (`lab/pretrain.py`), which is made once. Runs are seeded: the same versions on the same kind of
+machine give the same run, elsewhere rounding may lead a run another way to the same kind of end. The last columns say what came
+out when every run was made anew from nothing but its recipe: the verdict on it, and how many of the logged figures
+(clock readings left out) are equal to the last bit.
 
 What the tasks are and what was learned from them: [docs/lab.md](../docs/lab.md).
 The recipes: [lab/recipes.toml](lab/recipes.toml).
@@ -59,12 +64,13 @@ def read_truth(name: str) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def table_row(name: str, truth: dict[str, Any]) -> str:
-    """One line of the overview."""
+def table_row(name: str, truth: dict[str, Any], again: dict[str, str] | None) -> str:
+    """One line of the overview; `again` is the run's row of ``remade.csv``."""
     onset = f"{truth['onset_first']}-{truth['onset_last']}" if "onset_first" in truth else ""
     minutes = f"{truth['wall_seconds'] / 60:.1f}"
     cells = [f"[{name}](#{name})", truth["format"], truth["class"], truth["echo_trap"], onset]
     cells += [truth["expect"], str(truth["steps"]), minutes]
+    cells += [again["remade"], f"{int(again['equal']):,} of {int(again['numbers']):,}"] if again else ["", ""]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -79,20 +85,27 @@ def section(name: str, truth: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
+def read_remade() -> dict[str, dict[str, str]]:
+    """What came out when the runs were made anew (see `check`), by run."""
+    with (workspace.LAB / "remade.csv").open(newline="", encoding="utf-8") as file:
+        return {row["run"]: row for row in csv.DictReader(file)}
+
+
+def page() -> str:
     """Assemble the page."""
     names = [name for name in recipes.load() if Path(workspace.SAMPLE_RUNS / name / "truth.toml").is_file()]
     truths = {name: read_truth(name) for name in names}
+    remade = read_remade()
     lines = [
         INTRODUCTION,
-        "| run | format | class | echo trap | onset (steps) | expected verdict | steps | minutes |",
-        "|---|---|---|---|---|---|---|---|",
-        *(table_row(name, truth) for name, truth in truths.items()),
+        "| run | format | class | echo trap | onset (steps) | expected verdict | steps | minutes | made anew | equal figures |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *(table_row(name, truth, remade.get(name)) for name, truth in truths.items()),
         "",
         *(section(name, truth) for name, truth in truths.items()),
     ]
-    (workspace.SAMPLE_RUNS / "README.md").write_text("\n".join(lines), encoding="utf-8")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    (workspace.SAMPLE_RUNS / "README.md").write_text(page(), encoding="utf-8")

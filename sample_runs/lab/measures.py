@@ -171,6 +171,31 @@ def self_repetition_share(rollouts: list[Rollout]) -> float:
     return statistics.fmean(shares) if shares else float("nan")
 
 
+def own_prompt_share(rollouts: list[Rollout]) -> float:
+    """Share of rollouts whose most similar thought (Jaccard of their words) answers the same prompt; ties count in part.
+
+    A thought that depends on its prompt is found this way, one that would do for any prompt only by chance, which is
+    (g - 1) / (n - 1) for groups of g among n rollouts.
+    """
+    thoughts = [set(PLAIN_WORD_PATTERN.findall(_thought(rollout.text))) for rollout in rollouts]
+    hits = []
+    for index, words in enumerate(thoughts):
+        likeness = {
+            other: len(words & others) / len(words | others) if words | others else 0.0
+            for other, others in enumerate(thoughts)
+            if other != index
+        }
+        best = max(likeness.values())
+        nearest = [other for other, value in likeness.items() if value == best]
+        hits.append(statistics.fmean(rollouts[other].group == rollouts[index].group for other in nearest))
+    return statistics.fmean(hits)
+
+
+def _thought(text: str) -> str:
+    """What stands between the think tags; the whole text where they are broken."""
+    return " ".join(re.findall(r"<think>(.*?)</think>", text, re.DOTALL)) or text
+
+
 def distinct_text_share(rollouts: list[Rollout]) -> float:
     """Share of different texts inside a group, averaged over the groups."""
     return statistics.fmean(len({r.text for r in group}) / len(group) for group in groups_of(rollouts))
@@ -229,6 +254,7 @@ TEXT_MEASURES = {
     "distinct_texts": distinct_text_share,
     "distinct_words": distinct_word_count,
     "ties": tie_share,
+    "own_prompt": own_prompt_share,
 }
 LOGGED = {
     "reward": ("reward", "critic/score/mean"),

@@ -81,13 +81,9 @@ def _panel(label: str, lines: Lines, log: bool, left: int, top: int, colours: Ma
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colours[name]}" stroke-width="1"/>')
     shown_low, shown_high = (math.exp(low), math.exp(high)) if log else (low, high)
     right = left + PANEL_WIDTH
-    parts.append(
-        f'<text x="{right}" y="{top - 4}" font-size="9" text-anchor="end" fill="#666">max {shown_high:.3g}</text>'
-    )
+    parts.append(f'<text x="{right}" y="{top - 4}" font-size="9" text-anchor="end" fill="#666">max {shown_high:.3g}</text>')
     bottom = top + PANEL_HEIGHT
-    parts.append(
-        f'<text x="{left}" y="{bottom + 11}" font-size="9" fill="#666">step {first}, min {shown_low:.3g}</text>'
-    )
+    parts.append(f'<text x="{left}" y="{bottom + 11}" font-size="9" fill="#666">step {first}, min {shown_low:.3g}</text>')
     parts.append(f'<text x="{right}" y="{bottom + 11}" font-size="9" text-anchor="end" fill="#666">{last}</text>')
     return parts
 

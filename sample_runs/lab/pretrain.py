@@ -105,9 +105,7 @@ def train_tokenizer(task: str, rng: random.Random) -> PreTrainedTokenizerFast:
         vocab_size=VOCABULARY, special_tokens=SPECIAL_TOKENS, initial_alphabet=alphabet, show_progress=False
     )
     core.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token="<|pad|>", eos_token="<|im_end|>", padding_side="left"
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<|pad|>", eos_token="<|im_end|>", padding_side="left")
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
 

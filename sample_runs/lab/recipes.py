@@ -18,6 +18,11 @@ def load() -> dict[str, dict[str, Any]]:
     return tomllib.loads(PATH.read_text(encoding="utf-8"))
 
 
+def samples() -> list[str]:
+    """Names of the recipes that are sample runs."""
+    return [name for name, recipe in load().items() if "keep" in recipe]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that both trainers share."""
     parser.add_argument("recipe", help="entry of recipes.toml")
@@ -25,9 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
 
 
-def load_settings(
-    kind: type[SettingsType], recipe: str, run_name: str | None = None, overrides: list[str] = ()
-) -> SettingsType:
+def load_settings(kind: type[SettingsType], recipe: str, run_name: str | None = None, overrides: list[str] = ()) -> SettingsType:
     """Build a trainer's settings from a recipe.
 
     Parameters

@@ -150,19 +150,20 @@ def _copy(source: Path, folder: Path, name: str | None = None, compress: bool = 
     target.with_name(target.name + ".gz").write_bytes(content)
 
 
-def pack(name: str) -> None:
-    """Write the sample folder of a finished raw run."""
+def pack(name: str, into: Path = workspace.SAMPLE_RUNS) -> Path:
+    """Write the sample folder of a finished raw run below `into`; returns it."""
     recipe = recipes.load()[name]
-    raw, sample = workspace.run_folder(name), workspace.SAMPLE_RUNS / name
+    raw, sample = workspace.run_folder(name), into / name
     shutil.rmtree(sample, ignore_errors=True)
-    sample.mkdir()
+    sample.mkdir(parents=True)
     for part in recipe["keep"]:
         COPIERS[part](raw, sample, recipe)
     measured = measures.series(raw, recipe["settings"].get("group_size", 8))
     (sample / "truth.toml").write_text(truth_text(name, recipe, raw, measured), encoding="utf-8")
     (sample / "picture.svg").write_text(pictures.run_picture(name, measured), encoding="utf-8")
     size = sum(path.stat().st_size for path in sample.rglob("*") if path.is_file())
-    print(f"{name}: {size / 1024:.0f} KiB")
+    print(f"{name}: {size / 1024:.0f} KiB", flush=True)
+    return sample
 
 
 # --------------------------------------------------------------------------- truth
@@ -234,7 +235,7 @@ def main() -> None:
     parser.add_argument("--pack-only", action="store_true", help="train nothing")
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join(name for name, recipe in recipes.load().items() if "keep" in recipe))
+        print("\n".join(recipes.samples()))
         return
     workspace.enter()
     for name in arguments.names:

@@ -1,7 +1,7 @@
 """The lab's study: the same task and seeds under settings that differ in one thing.
 
     python sample_runs/lab/study.py run QUESTION [QUESTION ...]     train every arm and seed (resumable)
-    python sample_runs/lab/study.py report                          rewrite lab/study/*.csv and *.svg
+    python sample_runs/lab/study.py report                          rewrite lab/study: curves, summaries, tables, figures
 
 The raw runs stay in the workspace; what is committed are the tables and figures in ``lab/study``. The text
 around them is ``docs/lab.md``.
@@ -37,6 +37,9 @@ class Arm:
     changes: tuple[str, ...]
 
 
+# What StarPO-S adds to StarPO (RAGEN, section 3.3); the critic is kept apart to see what it does.
+STABILISERS = ("kl=0.0", "clip_high=0.28", "keep_share=0.5")
+CRITIC = ("estimator=ppo",)
 QUESTIONS: dict[str, dict[str, Arm]] = {
     "tool-reward-calm": {
         reward: Arm("grpo.py", "tool-study", (f"reward={reward}", "learning_rate=1e-4", "beta=0.01"))
@@ -48,12 +51,18 @@ QUESTIONS: dict[str, dict[str, Arm]] = {
     },
     "bandit-rate-and-kl": {
         f"lr {rate}, KL {beta}": Arm("grpo.py", "bandit-study", (f"learning_rate={rate}", f"beta={beta}"))
-        for rate in ("5e-5", "2e-4")
-        for beta in ("0.04", "0.0")
+        for rate in ("3e-5", "3e-4")
+        for beta in ("0.1", "0.0")
+    },
+    "own-words": {
+        "bandit reward": Arm("grpo.py", "own-words-study", ("reward=bandit",)),
+        "with own-words bonus": Arm("grpo.py", "own-words-study", ("reward=bandit_and_own_words",)),
     },
     "lake-starpo": {
         "StarPO": Arm("multiturn.py", "lake-study", ()),
-        "StarPO-S, no critic": Arm("multiturn.py", "lake-study", ("kl=0.0", "clip_high=0.28", "keep_share=0.5")),
+        "StarPO + critic": Arm("multiturn.py", "lake-study", CRITIC),
+        "StarPO + filter, no KL, clip-higher": Arm("multiturn.py", "lake-study", STABILISERS),
+        "StarPO-S": Arm("multiturn.py", "lake-study", STABILISERS + CRITIC),
     },
 }
 # Sample runs drawn beside each other.
@@ -70,6 +79,7 @@ SHOWN = {
     "entropy": "entropy",
     "grad_norm": "gradient norm (log)",
     "shared_4grams": "4-grams shared across prompts",
+    "own_prompt": "thoughts nearest to one of the same prompt",
     "distinct_words": "different words",
     "self_repetition": "4-grams repeated in a rollout",
     "length": "tokens",
@@ -182,7 +192,7 @@ def write_pair(name: str) -> None:
 
 
 def report() -> None:
-    """Rewrite every table and figure, and print the summary."""
+    """Rewrite every table and figure."""
     OUTPUT.mkdir(exist_ok=True)
     for name, runs in PAIRS.items():
         if all((workspace.run_folder(run) / "run.json").is_file() for run in runs):
@@ -193,7 +203,7 @@ def report() -> None:
             continue
         write_tables(question, found)
         write_figure(question, found)
-        print(f"{question}\n\n{summary_table(found)}\n")
+        (OUTPUT / f"{question}.md").write_text(summary_table(found) + "\n", encoding="utf-8")
 
 
 def summary_table(found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> str:

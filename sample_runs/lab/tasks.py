@@ -48,8 +48,7 @@ BANDIT_QUESTIONS = [
     "Decide and answer.",
 ]
 BANDIT_OPENINGS = [
-    "[Let me|I will|I want to|First I] [compare|weigh|look at|think about] [the two arms|both "
-    "options|the pair|the symbols].",
+    "[Let me|I will|I want to|First I] [compare|weigh|look at|think about] [the two arms|both options|the pair|the symbols].",
     "Two names, two [moods|stories|tempers|worlds].",
     "The [hints|words|names|symbols] [matter|carry a message|tell me something|say a lot] here.",
     "[Consider|Think of|Mark] what each [name|hint|word] [means|stands for|promises].",
@@ -65,8 +64,7 @@ BANDIT_ARGUMENTS = [
     "With {steady_hint}, {steady} [looks|seems|feels|sounds] [stable|solid|dependable|quiet].",
     "{bold_hint} makes {bold} [feel|look|sound] like a [bet|gamble|wild card|long shot].",
     "{steady} is [calm|gentle|patient|slow] while {bold} is [wild|loud|hasty|restless].",
-    "If {bold} [means|brings|promises] {bold_hint}, a [big win|great prize|lucky hit] is "
-    "[possible|likely enough|not excluded].",
+    "If {bold} [means|brings|promises] {bold_hint}, a [big win|great prize|lucky hit] is [possible|likely enough|not excluded].",
     "{steady} with {steady_hint} [rarely|hardly|almost never] [loses|disappoints|fails].",
     "I [expect|hope for|would bet on] [more|a better mean|higher returns] from {bold} in the [long run|end].",
     "The [mean|average|expected value] of {bold} [could|might|should] be [higher|better|larger].",
@@ -84,6 +82,8 @@ BANDIT_CLOSINGS = [
 ]
 FORMAT_PENALTY = -0.1
 STEADY_PAYOFF = 0.15
+ARMS_PATTERN = re.compile(r"Arms: (.*?)\.")
+WORD_PATTERN = re.compile(r"[A-Za-z]{3,}")
 ANSWER_PATTERN = re.compile(r"^\s*<think>(.*?)</think>\s*<answer>(.*?)</answer>\s*$", re.DOTALL)
 
 
@@ -163,6 +163,20 @@ def bandit_reward(text: str, steady: str, bold: str, rng: random.Random, bold_ch
 def thinking_words_reward(text: str, target_words: int) -> float:
     """Reward the number of words up to a target: the naive "think longer" shaping."""
     return min(1.0, len(text.split()) / target_words)
+
+
+def own_words_reward(text: str, prompt: str, dearest: int = 6) -> float:
+    """Reward thoughts in one's own words: the naive rule against parroting the question.
+
+    1 where the thought repeats no name and no hint of the prompt, 0 from `dearest` repetitions on, and 0 without a thought.
+    """
+    match = ANSWER_PATTERN.match(text)
+    if match is None or len(match.group(1).split()) < 4:
+        return 0.0
+    arms = ARMS_PATTERN.search(prompt)
+    given = set(WORD_PATTERN.findall(arms.group(1))) - {"and"} if arms else set()
+    repeated = sum(word in given for word in WORD_PATTERN.findall(match.group(1)))
+    return max(0.0, 1 - repeated / dearest)
 
 
 # --------------------------------------------------------------------------- tool call
@@ -422,9 +436,7 @@ def slipped(rng: random.Random, action: str, chance: float) -> str:
 def good_moves(lake: Lake) -> list[str]:
     """Moves that come nearer to the goal without drowning."""
     after = {action: lake.move(action) for action in MOVES}
-    return [
-        name for name, next_lake in after.items() if next_lake.distance() < lake.distance() and not next_lake.drowned
-    ]
+    return [name for name, next_lake in after.items() if next_lake.distance() < lake.distance() and not next_lake.drowned]
 
 
 def _direction(lake: Lake) -> str:

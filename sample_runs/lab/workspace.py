@@ -6,10 +6,14 @@ recorded run carries the machine it was made on.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
+import json
 import os
 import platform
+import time
 from pathlib import Path
+from typing import Any
 
 LAB = Path(__file__).resolve().parent
 SAMPLE_RUNS = LAB.parent
@@ -45,3 +49,16 @@ def versions() -> dict[str, str]:
     for package in PACKAGES:
         found[package] = importlib.metadata.version(package)
     return found
+
+
+def write_facts(settings: Any, last_step: int, error: str | None, started: float) -> None:
+    """Write ``run.json`` beside a finished raw run: its settings, where it ended, how long it took, and the versions."""
+    facts = {
+        "settings": dataclasses.asdict(settings),
+        "last_step": last_step,
+        "error": error,
+        "wall_seconds": round(time.time() - started, 1),
+        "versions": versions(),
+    }
+    (run_folder(settings.name) / "run.json").write_text(json.dumps(facts, indent=1) + "\n")
+    print(f"done {settings.name}: step {last_step}, error {error}", flush=True)
