@@ -8,7 +8,6 @@ turns it into a committed sample.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
@@ -319,16 +318,5 @@ def train(settings: Settings, resume: bool = False) -> None:
     workspace.write_facts(settings, trainer.state.global_step, error, started)
 
 
-def main() -> None:
-    """Read the command line and train."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    recipes.add_arguments(parser)
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
-    arguments = parser.parse_args()
-    settings = recipes.load_settings(Settings, arguments.recipe, arguments.run_name, arguments.overrides)
-    workspace.enter()
-    train(settings, arguments.resume)
-
-
 if __name__ == "__main__":
-    main()
+    recipes.main(Settings, train, __doc__)

@@ -14,7 +14,6 @@ its prompt group; with ``"ppo"`` a critic predicts the return at each token. Sta
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import random
@@ -525,16 +524,5 @@ def train(settings: Settings, resume: bool = False) -> None:
     workspace.write_facts(settings, number if error is None else number - 1, error, started)
 
 
-def main() -> None:
-    """Read the command line and train."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    recipes.add_arguments(parser)
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
-    arguments = parser.parse_args()
-    settings = recipes.load_settings(Settings, arguments.recipe, arguments.run_name, arguments.overrides)
-    workspace.enter()
-    train(settings, arguments.resume)
-
-
 if __name__ == "__main__":
-    main()
+    recipes.main(Settings, train, __doc__)

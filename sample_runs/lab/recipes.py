@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import tomllib
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import workspace
@@ -23,11 +24,17 @@ def samples() -> list[str]:
     return [name for name, recipe in load().items() if "keep" in recipe]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that both trainers share."""
+def main(kind: type[SettingsType], train: Callable[[SettingsType, bool], None], description: str | None) -> None:
+    """Command line of a trainer: read the recipe and what is changed in it, and train in the workspace."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe", help="entry of recipes.toml")
     parser.add_argument("--as", dest="run_name", help="name of the raw run, if not that of the recipe")
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
+    arguments = parser.parse_args()
+    settings = load_settings(kind, arguments.recipe, arguments.run_name, arguments.overrides)
+    workspace.enter()
+    train(settings, arguments.resume)
 
 
 def load_settings(kind: type[SettingsType], recipe: str, run_name: str | None = None, overrides: list[str] = ()) -> SettingsType:
