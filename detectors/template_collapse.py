@@ -77,7 +77,8 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     steps, single = run.series("retrieval_acc")
     normal = _first_mean(steps, single, params.baseline_steps)
     chance = run.at("retrieval_chance", steps)
-    if np.isfinite(chance).any() and not (normal - chance > params.above_chance).any():
+    told_apart = ~(normal - chance <= params.above_chance)  # true where chance is unknown
+    if not told_apart.any():
         return NotEvaluated("retrieval accuracy was near guessing from the start")
     compared = np.clip(run.at("rollout_count", steps), 1, params.compared)
     points = np.nan_to_num(np.ceil(params.pooled / compared), nan=1.0).astype(np.int64)
@@ -90,7 +91,7 @@ def detect(run: Run, params: Params) -> Track | NotEvaluated:
     dead = run.at("success_rate" if run.has("success_rate") else "eval_score", steps) < params.dead_score
     limit = guess + params.watch_ratio * (normal - guess)
     limit = limit - np.nan_to_num(params.noise_sigma * np.sqrt(limit * (1 - limit) / (points * compared)))
-    low = (accuracy < limit) & ~invalid
+    low = (accuracy < limit) & told_apart & ~invalid
     below = stats.latch(low, (ratio > params.clear_ratio) & ~invalid & ~dead)
     sparse = stats.spacing(steps) >= 5
 
