@@ -22,6 +22,8 @@ import measures
 import pictures
 import workspace
 
+from echotrap import diagnose, open_run, signals
+
 OUTPUT = workspace.LAB / "study"
 SEEDS = (1, 2, 3)
 WINDOW = 10
@@ -125,6 +127,13 @@ def read(question: str) -> dict[str, dict[int, dict[str, dict[int, float]]]]:
     return found
 
 
+def verdict(raw: str) -> str:
+    """What echotrap says of a raw run: the label, and the step of its alarm if it raised one."""
+    folder = workspace.run_folder(raw)
+    said = diagnose(signals.derive(open_run(next(folder.glob("output"), folder)), cache=False)).verdict
+    return said.label if said.alarm_step is None else f"{said.label} ({said.severity} at {said.alarm_step})"
+
+
 def windowed(series: dict[int, float]) -> dict[int, float]:
     """Means of stretches of `WINDOW` steps, named by their last step."""
     last = max(series, default=0)
@@ -203,7 +212,8 @@ def report() -> None:
             continue
         write_tables(question, found)
         write_figure(question, found)
-        (OUTPUT / f"{question}.md").write_text(summary_table(found) + "\n", encoding="utf-8")
+        said = {arm: [verdict(raw_name(question, arm, seed)) for seed in seeds] for arm, seeds in found.items()}
+        (OUTPUT / f"{question}.md").write_text(f"{summary_table(found)}\n{verdict_row(said)}\n", encoding="utf-8")
 
 
 def summary_table(found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> str:
@@ -214,6 +224,11 @@ def summary_table(found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> s
         cells = [_early_to_late([series.get(key, {}) for series in seeds.values()]) for seeds in found.values()]
         lines.append(f"| {label.removesuffix(' (log)')} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def verdict_row(said: dict[str, list[str]]) -> str:
+    """Last line of a summary: what echotrap says of each run, seed by seed."""
+    return "| echotrap, by seed | " + " | ".join("; ".join(verdicts) for verdicts in said.values()) + " |"
 
 
 def _early_to_late(runs: list[dict[int, float]]) -> str:
