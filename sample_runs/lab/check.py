@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -24,7 +23,7 @@ import workspace
 from echotrap import Run, diagnose, open_run, signals
 
 TABLE = workspace.LAB / "remade.csv"
-TIMES = ("time", "seconds", "runtime", "per_second", "perf/", "throughput", "_timestamp")
+CLOCKS = ("time", "timing", "per_second", "tokens_per_sec")
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ class Comparison:
 
 def compare(name: str, again: Path) -> Comparison:
     """Diagnose both and count equal figures."""
-    main = tomllib.loads((again / "truth.toml").read_text(encoding="utf-8"))["main"]
-    pair = [open_run(folder / main) for folder in (workspace.SAMPLE_RUNS / name, again)]
+    pair = [open_run(folder) for folder in (workspace.SAMPLE_RUNS / name, again)]
     numbers, equal = equal_numbers(*pair)
     recorded, remade = (verdict_class(signals.derive(run, cache=False)) for run in pair)
     return Comparison(name, recorded, remade, numbers, equal)
@@ -68,7 +66,8 @@ def verdict_class(run: Run) -> str:
 
 def equal_numbers(one: Run, other: Run) -> tuple[int, int]:
     """Figures that both runs log, and how many are equal; clock readings are nobody's promise."""
-    columns = [key for key in one.metrics.columns.intersection(other.metrics.columns) if not any(t in key for t in TIMES)]
+    shared = one.metrics.columns.intersection(other.metrics.columns)
+    columns = [key for key in shared if not any(word in key.lower() for word in CLOCKS)]
     steps = one.metrics.index.union(other.metrics.index)
     left, right = (run.metrics.reindex(index=steps, columns=columns).to_numpy(float) for run in (one, other))
     logged = ~(np.isnan(left) & np.isnan(right))
