@@ -16,7 +16,8 @@ Counted from what guessing gives, where that is known. Watch: below 55 % of its 
 points on sparse logs). Warning: the same for twice as long. Where the number of rollouts is known, so many points are taken
 together that 256 reasonings are compared, and their sampling noise is taken off the limit. Steps with fewer than 80 % valid
 reasoning or action blocks do not count: broken output is easy to retrieve. A recovery clears only above 70 % of the first mean,
-on valid steps with some success. A run that never was 15 points above guessing is not judged.
+on valid steps with some success. A run that never was 15 points above guessing is not judged. A rising outcome does not hold it
+back: the reward may well pay for reasoning that ignores the prompt, and success falls last.
 
 Example
 -------
@@ -132,7 +133,7 @@ DETECTOR = Detector(
         tier="extension",
         needs=(("retrieval_acc",),),
         uses=("retrieval_chance", "rollout_count", "valid_thinking_frac", "valid_action_frac", "success_rate", "eval_score"),
-        gates=("min-data", "raw-input", "warmup", "declared-event", "solved", "not-improving"),
+        gates=("min-data", "raw-input", "warmup", "declared-event", "solved"),
         message="retrieval accuracy fell from {baseline:.2f} to {value:.2f}, {ratio:.0%} of its early level{above}",
         remedies=(
             Remedy(
