@@ -54,7 +54,7 @@ HEADLINES = {
     "truncation-starvation": "Responses are cut at the length limit since step {onset}",
     "environment-failure": "The environment failed at step {onset}; the policy is not to blame for what followed",
     "reward-hacking-suspected": "Training reward and held-out score part since step {onset}",
-    "unstable": "Unstable since step {onset}",
+    "unstable": "Unstable since step {onset}: {symptom}",
     "insufficient-data": "Not enough to judge: {reason}",
 }
 
@@ -271,7 +271,10 @@ def _verdict(seen: Examination, incident: Incident | None, findings: tuple[Findi
             onset_step=incident.onset_step,
             alarm_step=incident.alarm_step,
             headline=HEADLINES[incident.label].format(
-                onset=incident.onset_step, stage=shown, stage_name=STAGES.get(shown or 0, "")
+                onset=incident.onset_step,
+                stage=shown,
+                stage_name=STAGES.get(shown or 0, ""),
+                symptom=next((seen.detectors[f.detector].card.title for f in grave), "no finding stands any more"),
             ),
             why=(
                 *_changes(run),
