@@ -39,9 +39,22 @@ class Arm:
     changes: tuple[str, ...]
 
 
-# What StarPO-S adds to StarPO (RAGEN, section 3.3); the critic is kept apart to see what it does.
+# What StarPO-S adds to StarPO (RAGEN); the critic is kept apart to see what it does.
 STABILISERS = ("kl=0.0", "clip_high=0.28", "keep_share=0.5")
 CRITIC = ("estimator=ppo",)
+STARPO = {
+    "StarPO": (),
+    "StarPO + critic": CRITIC,
+    "StarPO + filter, no KL, clip-higher": STABILISERS,
+    "StarPO-S": STABILISERS + CRITIC,
+}
+
+
+def starpo_arms(learning_rate: str) -> dict[str, Arm]:
+    """The four arms of the StarPO question at one learning rate."""
+    return {name: Arm("multiturn.py", "lake-study", (f"learning_rate={learning_rate}", *more)) for name, more in STARPO.items()}
+
+
 QUESTIONS: dict[str, dict[str, Arm]] = {
     "tool-reward-calm": {
         reward: Arm("grpo.py", "tool-study", (f"reward={reward}", "learning_rate=1e-4", "beta=0.01"))
@@ -60,12 +73,8 @@ QUESTIONS: dict[str, dict[str, Arm]] = {
         "bandit reward": Arm("grpo.py", "own-words-study", ("reward=bandit",)),
         "with own-words bonus": Arm("grpo.py", "own-words-study", ("reward=bandit_and_own_words",)),
     },
-    "lake-starpo": {
-        "StarPO": Arm("multiturn.py", "lake-study", ()),
-        "StarPO + critic": Arm("multiturn.py", "lake-study", CRITIC),
-        "StarPO + filter, no KL, clip-higher": Arm("multiturn.py", "lake-study", STABILISERS),
-        "StarPO-S": Arm("multiturn.py", "lake-study", STABILISERS + CRITIC),
-    },
+    "lake-starpo-hot": starpo_arms("6e-4"),
+    "lake-starpo-calm": starpo_arms("2e-4"),
 }
 # Sample runs drawn beside each other.
 PAIRS = {
