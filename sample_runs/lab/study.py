@@ -1,7 +1,7 @@
 """The lab's study: the same task and seeds under settings that differ in one thing.
 
     python sample_runs/lab/study.py run QUESTION [QUESTION ...]     train every arm and seed (resumable)
-    python sample_runs/lab/study.py report                          rewrite lab/study: curves, summaries, tables, figures
+    python sample_runs/lab/study.py report                          rewrite lab/study, and the tables in docs/lab.md
 
 The raw runs stay in the workspace; what is committed are the tables and figures in ``lab/study``. The text
 around them is ``docs/lab.md``.
@@ -25,6 +25,7 @@ import workspace
 from echotrap import diagnose, open_run, signals
 
 OUTPUT = workspace.LAB / "study"
+TEXT = workspace.SAMPLE_RUNS.parent / "docs" / "lab.md"
 SEEDS = (1, 2, 3)
 WINDOW = 10
 EARLY = LATE = 20
@@ -222,7 +223,17 @@ def report() -> None:
         write_tables(question, found)
         write_figure(question, found)
         said = {arm: [verdict(raw_name(question, arm, seed)) for seed in seeds] for arm, seeds in found.items()}
-        (OUTPUT / f"{question}.md").write_text(f"{summary_table(found)}\n{verdict_row(said)}\n", encoding="utf-8")
+        put_table(question, f"{summary_table(found)}\n{verdict_row(said)}\n")
+
+
+def put_table(question: str, table: str) -> None:
+    """Write a table beside the curves, and into its place in ``docs/lab.md``."""
+    (OUTPUT / f"{question}.md").write_text(table, encoding="utf-8")
+    text = TEXT.read_text(encoding="utf-8")
+    begin, end = f"<!-- table {question} -->\n", "<!-- end of table -->"
+    if begin in text:
+        before, after = text.split(begin)
+        TEXT.write_text(before + begin + table + after[after.index(end) :], encoding="utf-8")
 
 
 def summary_table(found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> str:
