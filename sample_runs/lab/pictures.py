@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 
-PANELS = (
-    ("reward", "reward", False),
-    ("in_group_std", "in-group std", False),
-    ("constant_groups", "constant groups", False),
-    ("entropy", "entropy", False),
-    ("grad_norm", "gradient norm (log)", True),
-    ("shared_4grams", "4-grams shared across prompts", False),
-    ("self_repetition", "4-grams repeated in a rollout", False),
-    ("length", "tokens", False),
-)
+LABELS = {
+    "reward": "reward",
+    "exact": "exact success",
+    "in_group_std": "in-group std",
+    "constant_groups": "constant groups",
+    "ties": "ties among differing texts",
+    "entropy": "entropy",
+    "grad_norm": "gradient norm (log)",
+    "kl": "KL to the start",
+    "shared_4grams": "4-grams shared across prompts",
+    "own_prompt": "thoughts told apart by prompt",
+    "distinct_words": "different words",
+    "self_repetition": "4-grams repeated in a rollout",
+    "length": "tokens",
+    "clipped": "share cut at the limit",
+}
+SHARES = {"constant_groups", "ties", "shared_4grams", "own_prompt", "self_repetition", "clipped"}  # drawn from 0 to 1
+LOGARITHMIC = {"grad_norm"}
+OF_A_RUN = (
+    "reward", "in_group_std", "constant_groups", "entropy", "grad_norm",
+    "shared_4grams", "own_prompt", "distinct_words", "self_repetition", "length",
+)  # fmt: skip
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#17becf")
 PANEL_WIDTH, PANEL_HEIGHT, GAP, MARGIN = 220, 90, 18, 8
 
@@ -25,11 +37,10 @@ Lines = Mapping[str, Series]
 
 def run_picture(title: str, measured: Mapping[str, Series]) -> str:
     """Draw the signals of one run, one small panel each."""
-    panels = [(label, {"": measured[key]}, log) for key, label, log in PANELS if measured.get(key)]
-    return picture(title, panels)
+    return picture(title, {key: {"": measured[key]} for key in OF_A_RUN if measured.get(key)})
 
 
-def picture(title: str, panels: Sequence[tuple[str, Lines, bool]], columns: int = 4) -> str:
+def picture(title: str, panels: Mapping[str, Lines], columns: int = 5) -> str:
     """Draw panels in a grid.
 
     Parameters
@@ -37,11 +48,12 @@ def picture(title: str, panels: Sequence[tuple[str, Lines, bool]], columns: int 
     title
         Text above the panels.
     panels
-        Label, lines by name (all on one scale), and whether the axis is logarithmic.
+        Lines by name, all on one scale, for each measure (a key of `LABELS`). Shares are drawn from 0 to 1, others from 0 or
+        their minimum to their maximum.
     columns
         Panels in a row.
     """
-    names = list(dict.fromkeys(name for _, lines, _ in panels for name in lines if name))
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines if name))
     legend = 16 if names else 0
     rows = math.ceil(len(panels) / columns)
     width = columns * (PANEL_WIDTH + GAP) + MARGIN
@@ -53,24 +65,27 @@ def picture(title: str, panels: Sequence[tuple[str, Lines, bool]], columns: int 
     ]
     for index, name in enumerate(names):
         colour = COLOURS[index % len(COLOURS)]
-        parts.append(f'<text x="{MARGIN + 150 * index}" y="32" font-size="11" fill="{colour}">{escape(name)}</text>')
+        parts.append(f'<text x="{MARGIN + 220 * index}" y="32" font-size="11" fill="{colour}">{escape(name)}</text>')
     colour_of = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)} or {"": COLOURS[0]}
-    for index, (label, lines, log) in enumerate(panels):
+    for index, (key, lines) in enumerate(panels.items()):
         left = MARGIN + (index % columns) * (PANEL_WIDTH + GAP)
         top = 24 + legend + GAP + (index // columns) * (PANEL_HEIGHT + 2 * GAP)
-        parts += _panel(label, lines, log, left, top, colour_of)
+        parts += _panel(key, lines, left, top, colour_of)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(label: str, lines: Lines, log: bool, left: int, top: int, colours: Mapping[str, str]) -> list[str]:
+def _panel(key: str, lines: Lines, left: int, top: int, colours: Mapping[str, str]) -> list[str]:
+    log = key in LOGARITHMIC
     points = {name: _points(series, log) for name, series in lines.items()}
     values = [value for pairs in points.values() for _, value in pairs]
     steps = [step for pairs in points.values() for step, _ in pairs]
     frame = f'<rect x="{left}" y="{top}" width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}" fill="none" stroke="#ccc"/>'
-    parts = [f'<text x="{left}" y="{top - 4}" font-size="11">{escape(label)}</text>', frame]
+    parts = [f'<text x="{left}" y="{top - 4}" font-size="11">{escape(LABELS[key])}</text>', frame]
     if not values:
         return parts
     low, high = min(values), max(values)
+    if not log:
+        low, high = min(0.0, low), 1.0 if key in SHARES else high
     first, last = min(steps), max(steps)
     for name, pairs in points.items():
         path = " ".join(
@@ -81,9 +96,9 @@ def _panel(label: str, lines: Lines, log: bool, left: int, top: int, colours: Ma
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colours[name]}" stroke-width="1"/>')
     shown_low, shown_high = (math.exp(low), math.exp(high)) if log else (low, high)
     right = left + PANEL_WIDTH
-    parts.append(f'<text x="{right}" y="{top - 4}" font-size="9" text-anchor="end" fill="#666">max {shown_high:.3g}</text>')
+    parts.append(f'<text x="{right}" y="{top - 4}" font-size="9" text-anchor="end" fill="#666">{shown_high:.3g}</text>')
     bottom = top + PANEL_HEIGHT
-    parts.append(f'<text x="{left}" y="{bottom + 11}" font-size="9" fill="#666">step {first}, min {shown_low:.3g}</text>')
+    parts.append(f'<text x="{left}" y="{bottom + 11}" font-size="9" fill="#666">{shown_low:.3g} · step {first}</text>')
     parts.append(f'<text x="{right}" y="{bottom + 11}" font-size="9" text-anchor="end" fill="#666">{last}</text>')
     return parts
 

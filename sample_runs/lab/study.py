@@ -65,6 +65,10 @@ QUESTIONS: dict[str, dict[str, Arm]] = {
         reward: Arm("grpo.py", "tool-study", (f"reward={reward}", "learning_rate=3e-4", "beta=0.0"))
         for reward in ("binary", "fine", "multiplicative")
     },
+    "tool-reward-long": {
+        reward: Arm("grpo.py", "tool-study", (f"reward={reward}", "learning_rate=1e-4", "beta=0.01", "steps=240"))
+        for reward in ("binary", "fine", "multiplicative")
+    },
     "bandit-rate-and-kl": {
         f"lr {rate}, KL {beta}": Arm("grpo.py", "bandit-study", (f"learning_rate={rate}", f"beta={beta}"))
         for rate in ("3e-5", "3e-4")
@@ -82,21 +86,7 @@ PAIRS = {
     "pair-bandit": ("bandit-healthy", "bandit-echo-trap"),
     "pair-grid": ("grid-healthy", "grid-echo-trap"),
 }
-SHOWN = {
-    "reward": "reward",
-    "exact": "exact success",
-    "in_group_std": "in-group std",
-    "constant_groups": "constant groups",
-    "ties": "ties among differing texts",
-    "entropy": "entropy",
-    "grad_norm": "gradient norm (log)",
-    "shared_4grams": "4-grams shared across prompts",
-    "own_prompt": "thoughts nearest to one of the same prompt",
-    "distinct_words": "different words",
-    "self_repetition": "4-grams repeated in a rollout",
-    "length": "tokens",
-    "clipped": "share cut at the limit",
-}
+SHOWN = tuple(key for key in pictures.LABELS if key != "kl")
 
 
 def raw_name(question: str, arm: str, seed: int) -> str:
@@ -189,12 +179,11 @@ def mean_over_seeds(seeds: dict[int, dict[str, dict[int, float]]], key: str) -> 
 
 def write_figure(question: str, found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> None:
     """Draw the mean over the seeds, all arms side by side."""
-    panels = []
-    for key, label in SHOWN.items():
+    panels = {}
+    for key in SHOWN:
         lines = {f"{arm} ({len(seeds)})": mean_over_seeds(seeds, key) for arm, seeds in found.items()}
-        lines = {arm: line for arm, line in lines.items() if line}
-        if lines:
-            panels.append((label, lines, key == "grad_norm"))
+        if lines := {arm: line for arm, line in lines.items() if line}:
+            panels[key] = lines
     title = f"{question}: mean over the seeds, windows of {WINDOW} steps"
     (OUTPUT / f"{question}.svg").write_text(pictures.picture(title, panels), encoding="utf-8")
 
@@ -202,11 +191,8 @@ def write_figure(question: str, found: dict[str, dict[int, dict[str, dict[int, f
 def write_pair(name: str) -> None:
     """Draw two sample runs side by side."""
     runs = {run: measures.series(workspace.run_folder(run), 8) for run in PAIRS[name]}
-    panels = []
-    for key, label in SHOWN.items():
-        lines = {run: series[key] for run, series in runs.items() if series.get(key)}
-        if lines:
-            panels.append((label, lines, key == "grad_norm"))
+    lines = {key: {run: series[key] for run, series in runs.items() if series.get(key)} for key in SHOWN}
+    panels = {key: found for key, found in lines.items() if found}
     (OUTPUT / f"{name}.svg").write_text(pictures.picture(" and ".join(runs), panels), encoding="utf-8")
 
 
@@ -240,9 +226,9 @@ def summary_table(found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> s
     """Markdown table: every measure of every arm, first and last steps, mean over the seeds and range of the last."""
     heads = [f"{arm}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}" for arm, seeds in found.items()]
     lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    for key, label in SHOWN.items():
+    for key in SHOWN:
         cells = [_early_to_late([series.get(key, {}) for series in seeds.values()]) for seeds in found.values()]
-        lines.append(f"| {label.removesuffix(' (log)')} | " + " | ".join(cells) + " |")
+        lines.append(f"| {pictures.LABELS[key].removesuffix(' (log)')} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
