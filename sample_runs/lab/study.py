@@ -227,8 +227,9 @@ def summary_table(found: dict[str, dict[int, dict[str, dict[int, float]]]]) -> s
     heads = [f"{arm}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}" for arm, seeds in found.items()]
     lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     for key in SHOWN:
-        cells = [_early_to_late([series.get(key, {}) for series in seeds.values()]) for seeds in found.values()]
-        lines.append(f"| {pictures.LABELS[key].removesuffix(' (log)')} | " + " | ".join(cells) + " |")
+        if any(series.get(key) for seeds in found.values() for series in seeds.values()):
+            cells = [_early_to_late([series.get(key, {}) for series in seeds.values()]) for seeds in found.values()]
+            lines.append(f"| {pictures.LABELS[key].removesuffix(' (log)')} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -240,8 +241,12 @@ def verdict_row(said: dict[str, list[str]]) -> str:
 def _early_to_late(runs: list[dict[int, float]]) -> str:
     early = [measures.window_mean(run, 1, EARLY) for run in runs]
     late = [measures.window_mean(run, max(run, default=0) - LATE + 1, max(run, default=0)) for run in runs]
-    cell = f"{statistics.fmean(early):.2g} to {statistics.fmean(late):.2g}"
-    return f"{cell} ({min(late):.2g} .. {max(late):.2g})" if len(runs) > 1 else cell
+    cell = f"{_short(statistics.fmean(early))} to {_short(statistics.fmean(late))}"
+    return f"{cell} ({_short(min(late))} .. {_short(max(late))})" if len(runs) > 1 else cell
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"
 
 
 def main() -> None:
