@@ -93,6 +93,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[*recipes.samples(), []])
     parser.add_argument("--all", action="store_true", help="every sample run")
     arguments = parser.parse_args()
+    if not (arguments.names or arguments.all):
+        parser.error("name a run, or --all")
     workspace.enter()
     rows = []
     for name in recipes.samples() if arguments.all else arguments.names:

@@ -27,7 +27,7 @@ def samples() -> list[str]:
 def main(kind: type[SettingsType], train: Callable[[SettingsType, bool], None], description: str | None) -> None:
     """Command line of a trainer: read the recipe and what is changed in it, and train in the workspace."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", help="entry of recipes.toml")
+    parser.add_argument("recipe", choices=sorted(load()), help="entry of recipes.toml", metavar="recipe")
     parser.add_argument("--as", dest="run_name", help="name of the raw run, if not that of the recipe")
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
@@ -58,7 +58,7 @@ def load_settings(kind: type[SettingsType], recipe: str, run_name: str | None = 
     known = {field.name: field.default for field in dataclasses.fields(kind)}
     unknown = sorted(set(values) - set(known))
     if unknown:
-        raise ValueError(f"{recipe}: unknown settings {', '.join(unknown)}")
+        raise SystemExit(f"{recipe}: unknown settings {', '.join(unknown)}; there are {', '.join(known)}")
     for key, default in known.items():
         if isinstance(default, tuple) and key in values:
             values[key] = tuple(values[key])

@@ -153,7 +153,10 @@ def _copy(source: Path, folder: Path, name: str | None = None, compress: bool = 
 def pack(name: str, into: Path = workspace.SAMPLE_RUNS) -> Path:
     """Write the sample folder of a finished raw run below `into`; returns it."""
     recipe = recipes.load()[name]
-    raw, sample = workspace.run_folder(name), into / name
+    raw, target = workspace.run_folder(name), into / name
+    if not _finished(name):
+        raise SystemExit(f"{raw} in {workspace.root()} holds no finished run: leave out --pack-only to make it")
+    sample = target.with_name(f".{name}")  # beside it, until it is whole
     shutil.rmtree(sample, ignore_errors=True)
     sample.mkdir(parents=True)
     for part in recipe["keep"]:
@@ -162,8 +165,10 @@ def pack(name: str, into: Path = workspace.SAMPLE_RUNS) -> Path:
     (sample / "truth.toml").write_text(truth_text(name, recipe, raw, measured), encoding="utf-8")
     (sample / "picture.svg").write_text(pictures.run_picture(name, measured), encoding="utf-8")
     size = sum(path.stat().st_size for path in sample.rglob("*") if path.is_file())
+    shutil.rmtree(target, ignore_errors=True)
+    sample.rename(target)
     print(f"{name}: {size / 1024:.0f} KiB", flush=True)
-    return sample
+    return target
 
 
 # --------------------------------------------------------------------------- truth
@@ -230,13 +235,15 @@ def _toml(value: Any) -> str:
 def main() -> None:
     """Read the command line, make and pack."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*recipes.samples(), []])
     parser.add_argument("--list", action="store_true", help="print the names of all sample runs")
     parser.add_argument("--pack-only", action="store_true", help="train nothing")
     arguments = parser.parse_args()
     if arguments.list:
         print("\n".join(recipes.samples()))
         return
+    if not arguments.names:
+        parser.error("name a run, or --list")
     workspace.enter()
     for name in arguments.names:
         if not arguments.pack_only:

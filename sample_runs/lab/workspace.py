@@ -23,14 +23,21 @@ PACKAGES = ("torch", "trl", "transformers", "accelerate", "datasets", "tokenizer
 
 def enter() -> Path:
     """Change into the workspace, ``$ECHOTRAP_LAB`` or ``lab_workspace`` in the current directory."""
-    import torch
-
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise SystemExit("the lab needs PyTorch and TRL: pip install torch==2.13.0 && pip install -e '.[lab]'") from None
     torch.set_num_threads(1)
-    root = Path(os.environ.get(ENVIRONMENT_VARIABLE, "lab_workspace")).resolve()
-    root.mkdir(parents=True, exist_ok=True)
-    os.environ[ENVIRONMENT_VARIABLE] = str(root)
-    os.chdir(root)
-    return root
+    place = root()
+    place.mkdir(parents=True, exist_ok=True)
+    os.environ[ENVIRONMENT_VARIABLE] = str(place)
+    os.chdir(place)
+    return place
+
+
+def root() -> Path:
+    """The workspace itself."""
+    return Path(os.environ.get(ENVIRONMENT_VARIABLE, "lab_workspace")).resolve()
 
 
 def base_folder(task: str) -> Path:
