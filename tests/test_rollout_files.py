@@ -237,6 +237,10 @@ def test_of_a_document_that_breaks_off_the_whole_records_are_read(tmp_path: Path
     assert store.steps() + store.eval_steps() == (0, 1, 2)  # verl's tables hold validation rollouts
     assert [item.text for item in store.at(2) + store.eval_at(2)] == ["answer 2"]
     assert any("breaks off" in note.message for note in open_run(tmp_path).notes)
+    path.write_text(whole, encoding="utf-8")
+    store.refresh()
+    assert store.steps() + store.eval_steps() == (0, 1, 2, 3)
+    assert store.notes == []
 
 
 @pytest.mark.parametrize("whole_folder", [True, False])

@@ -45,6 +45,7 @@ class _Part:
     step: int | None
     split: str
     lines: Lines | None = None
+    stamp: tuple[int, int] | None = None
     spans: dict[tuple[str, int], list[tuple[int, int, int]]] = field(default_factory=dict)
 
 
@@ -66,7 +67,7 @@ class FileRollouts(RolloutStore):
         self._index: dict[tuple[str, int], list[_Part]] = {}
         self._families: dict[tuple[str, str], bool] = {}
         self._broken: dict[str, int] = {}
-        self._cut: set[str] = set()
+        self._cut: dict[Path, str] = {}
         self._failure: SourceError | OSError | None = None
         self.refresh()
 
@@ -99,7 +100,10 @@ class FileRollouts(RolloutStore):
             except OSError:
                 continue
             spans = part.spans.get(("train", step))
-            marks.append(f"{part.path}:{len(spans)}" if spans else f"{part.path}:{info.st_size}:{info.st_mtime_ns}")
+            if spans and part.stamp is None:  # lines are appended; a document is written anew as a whole
+                marks.append(f"{part.path}:{len(spans)}")
+            else:
+                marks.append(f"{part.path}:{info.st_size}:{info.st_mtime_ns}")
         return "|".join(marks) or None
 
     def refresh(self) -> None:  # noqa: D102
@@ -123,7 +127,7 @@ class FileRollouts(RolloutStore):
                 index[part.split, part.step].append(part)
         self._index = dict(index)
         self.notes = [Note("skipped", f"rollout files {why}", count) for why, count in self._broken.items()]
-        self.notes += [Note("skipped", why) for why in sorted(self._cut)]
+        self.notes += [Note("skipped", why) for why in self._cut.values()]
         pickles = [path for path in paths if path.suffix in PICKLES and re.search(r"rollout|dump|traj|sample", path.as_posix())]
         if pickles:
             self.notes.append(_pickle_note(len(pickles)))
@@ -153,7 +157,9 @@ class FileRollouts(RolloutStore):
                     part.spans.setdefault((part.split, step), []).append((number, number, number))
             return
         if not part.path.name.endswith((".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst")):
-            if not part.spans:
+            info = os.stat(part.path)
+            if part.stamp != (info.st_size, info.st_mtime_ns):  # new, or written on since
+                part.stamp, part.spans = (info.st_size, info.st_mtime_ns), {}
                 self._scan_document(part)
             return
         if part.lines is None:
@@ -225,7 +231,9 @@ class FileRollouts(RolloutStore):
 
     def _document(self, part: _Part) -> list[Rollout]:
         document, notes = read_document(part.path, MAX_DOCUMENT)
-        self._cut |= {f"{part.path.name}: {note.message}" for note in notes}
+        self._cut.pop(part.path, None)
+        if notes:
+            self._cut[part.path] = f"{part.path.name}: {notes[0].message}"
         records = document if isinstance(document, list) else [document]
         name = part.path.name
         return [
