@@ -674,3 +674,16 @@ def test_real_search_agents_are_taken_apart():
 def test_not_evaluated_without_rollouts():
     run = Run("r", "-", "frame", pd.DataFrame({"loss": [1.0]}, index=pd.Index([1], name="step")))
     assert all(isinstance(catalogue()[name](run), NotEvaluated) for name in TEXT_DETECTORS)
+
+
+def test_gophers_limits_are_for_texts_as_long_as_gophers():
+    opening, filler = "one step at a time", [f"w{i}" for i in range(200)]
+
+    def turns(words):  # three turns that open alike and go on differently
+        parts = [f"{opening} {' '.join(filler[start : start + words])}" for start in range(0, 3 * words, words)]
+        return Rollout(1, ". ".join(parts), group="a")
+
+    short, long = turns(6), turns(12)
+    assert len(short.text.split()) < 50 <= len(long.text.split())
+    assert all(ngrams.gopher_exceeded(item.text) for item in (short, long))
+    assert measure([short, long]).per_rollout["repetitive"].tolist() == [0.0, 1.0]

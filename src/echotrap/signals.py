@@ -32,7 +32,7 @@ __all__ = ["PREFERRED", "SOLVED", "Memo", "cache_path", "derive", "sample", "sta
 
 Progress = Callable[[int, int | None], None]
 
-VERSION = 10  # of the cached records: raise it when a definition changes
+VERSION = 11  # of the cached records: raise it when a definition changes
 PREFERRED = ("group_reward_std", "zero_std_frac")
 BROKEN_FROM = 0.2  # TRL compares stds with 1e-8: constant rewards of 0.15 have 1.5e-8 and are logged as no constant group at all
 """Signals whose derived reading replaces the logged one: frameworks log them under wrong names or with a wrong tolerance."""

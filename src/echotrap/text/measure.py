@@ -23,6 +23,7 @@ Flags = NDArray[np.bool_]
 
 REP_3, REP_4 = 0.20, 0.15  # failure catalogue B4
 GOPHER_FROM = 0.05  # below this rep-4 no limit of Gopher is reached
+GOPHER_WORDS = 50  # Gopher's filter drops shorter documents; its limits were not made for them
 OPENING_WORDS = 20
 LOOPING = 0.5  # share of a rollout that a loop must cover
 SKETCH = 256
@@ -235,7 +236,7 @@ def measure(rollouts: Sequence[Rollout], start: Start | None = None, *, seed: in
     rep_3, rep_4 = by_word.rep_free[3], by_word.rep_free[4]
     looping = np.maximum(by_word.looping, char_loop)
     repetitive = (rep_3 > REP_3) | (rep_4 > REP_4) | (looping > LOOPING) | symbol
-    for index in np.flatnonzero(~repetitive & (rep_4 > GOPHER_FROM)):
+    for index in np.flatnonzero(~repetitive & (rep_4 > GOPHER_FROM) & (written >= GOPHER_WORDS)):
         repetitive[index] = ngrams.gopher_exceeded(texts[index])
     justified = _justified(parsed, asked, words)
     uses = tuple(map(tools.use_of, rollouts, parsed))
