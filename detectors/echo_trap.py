@@ -107,11 +107,9 @@ def combine(symptoms: Symptoms, params: Params) -> Track | NotEvaluated:
     at, remembered = symptoms.at_least, symptoms.remembered
     stuck = ~symptoms.improving & ~symptoms.solved
 
-    share_cut = symptoms.run.at("truncated_frac", symptoms.steps)
-    starved = at(watch, "truncation") & (share_cut >= params.starved_share)
+    starved = at(watch, "truncation") & (symptoms.run.at("truncated_frac", symptoms.steps) >= params.starved_share)
     starved = remembered(starved | at(warning, "truncation"))
-    broken_by_cut = share_cut >= MOSTLY * (1 - symptoms.run.at("valid_action_frac", symptoms.steps))
-    floor = at(critical, "format-floor") & ~starved & ~broken_by_cut  # a cut answer breaks the format too
+    floor = at(critical, "format-floor") & ~starved  # a cut answer breaks the format too
     dead = at(watch, "zero-variance-groups") & ~_mostly_right(symptoms)
     dispersion = at(watch, "reward-variance-collapse") | dead
     echo = at(watch, "template-collapse", "cross-rollout-repetition")

@@ -19,7 +19,8 @@ Only for a run that has been off the floor before, for most of 20 steps.
 * floor unknown: mean reward within 1 % of its range of the lowest seen, with no spread, on ``k`` points in a row and 5 steps
   (warning) or 10 steps (critical). ``k`` grows with how often the run has touched its floor before, so that small batches which
   fail as a whole now and then are not taken for a collapse: ``q^k < 0.001``, ``q`` the share of earlier such points.
-* critical: valid actions below 0.2 on two points, after a baseline above 0.5.
+* critical: valid actions below 0.2 on two points, after a baseline above 0.5; not where the length limit broke them, that is, where
+  the share of cut answers is at least 0.7 of the invalid share.
 
 Example
 -------
@@ -71,6 +72,7 @@ class Params:
     warning_steps: int = knob(5, least=1, most=100, low=10, high=3, source="failure catalogue 3.2")
     critical_steps: int = knob(10, least=1, most=200, low=20, source="verl run whose answers shrank to one token")
     valid_share: float = knob(0.2, least=0.0, most=0.5, source="failure catalogue A9")
+    cut_share: float = knob(0.7, least=0.1, most=1.0, source="recorded runs whose answers go on into the limit")
     valid_before: float = knob(0.5, least=0.2, most=1.0, source="gate was-normal")
 
 
@@ -136,7 +138,8 @@ def _no_spread(run: Run, steps: stats.Steps, reward: stats.Floats, params: Param
 def _invalid(run: Run, steps: stats.Steps, params: Params) -> stats.Held:
     at, valid = run.series("valid_action_frac")
     before = stats.baseline(valid, at, off_factor=None, off_by=0.3, arm_steps=run.arm_steps) > params.valid_before
-    flag = stats.held(before & (valid < params.valid_share), at, 2)
+    by_cut = run.at("truncated_frac", at) >= params.cut_share * (1 - valid)  # the length limit broke them: see `truncation`
+    flag = stats.held(before & (valid < params.valid_share) & ~by_cut, at, 2)
     return stats.spread(flag, at, steps)
 
 
@@ -148,7 +151,7 @@ DETECTOR = Detector(
         family="reward",
         highest=Level.CRITICAL,
         needs=(("reward_mean", "valid_action_frac"), (*SPREAD, "valid_action_frac")),
-        uses=("reward_min", "valid_action_frac"),
+        uses=("reward_min", "valid_action_frac", "truncated_frac"),
         gates=("declared-event",),
         message="{what}: {value:.3g} (floor {floor:.3g})",
         remedies=(
