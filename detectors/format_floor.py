@@ -19,8 +19,8 @@ Only for a run that has been off the floor before, for most of 20 steps.
 * floor unknown: mean reward within 1 % of its range of the lowest seen, with no spread, on ``k`` points in a row and 5 steps
   (warning) or 10 steps (critical). ``k`` grows with how often the run has touched its floor before, so that small batches which
   fail as a whole now and then are not taken for a collapse: ``q^k < 0.001``, ``q`` the share of earlier such points.
-* critical: valid actions below 0.2 on two points, after a baseline above 0.5; not where the length limit broke them, that is, where
-  the share of cut answers is at least 0.7 of the invalid share.
+* critical: valid actions below 0.2 on two points, after a baseline above 0.5; not where the length limit broke them (the share of
+  cut answers is at least 0.7 of the invalid share).
 
 Example
 -------

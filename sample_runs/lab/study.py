@@ -128,10 +128,12 @@ def read(question: str) -> dict[str, dict[int, dict[str, dict[int, float]]]]:
 
 
 def verdict(raw: str) -> str:
-    """What echotrap says of a raw run: the label, and the step of its alarm if it raised one."""
+    """What echotrap says of a raw run at its end: the label, and the step of its alarm or of the recovery from an earlier one."""
     folder = workspace.run_folder(raw)
     said = diagnose(signals.derive(open_run(next(folder.glob("output"), folder)), cache=False)).verdict
-    return said.label if said.alarm_step is None else f"{said.label} ({said.severity} at {said.alarm_step})"
+    if said.alarm_step is not None:
+        return f"{said.label} ({said.severity} at {said.alarm_step})"
+    return said.label if said.recovered_step is None else f"{said.label} (recovered at {said.recovered_step})"
 
 
 def windowed(series: dict[int, float]) -> dict[int, float]:
