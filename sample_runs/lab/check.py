@@ -2,8 +2,9 @@
 
     python sample_runs/lab/check.py NAME [NAME ...]      or --all
 
-The re-made run is packed below ``remade`` in the workspace; nothing committed changes but ``lab/remade.csv``, which
-gets a row per run: the verdict on the recorded and on the re-made run, and how far their logged numbers agree.
+Every run is trained again, in a workspace of its own (``anew`` in the lab's); nothing committed changes but
+``lab/remade.csv``, which gets a row per run: the verdict on the recorded and on the re-made run, and how far their
+logged numbers agree.
 Ends with 1 if a re-made run gets another class of verdict.
 """
 
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
+import os
+import shutil
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -90,15 +92,19 @@ def write(rows: list[Comparison]) -> None:
 def main() -> int:
     """Read the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*recipes.samples(), []])
+    parser.add_argument("names", nargs="*", metavar="NAME", type=recipes.sample)
     parser.add_argument("--all", action="store_true", help="every sample run")
+    parser.add_argument("--compare-only", action="store_true", help="train nothing: judge once more what was made before")
     arguments = parser.parse_args()
     if not (arguments.names or arguments.all):
         parser.error("name a run, or --all")
+    os.environ[workspace.ENVIRONMENT_VARIABLE] = str(workspace.root() / "anew")  # nothing that was made before is used
     workspace.enter()
     rows = []
     for name in recipes.samples() if arguments.all else arguments.names:
-        record.make(name)
+        if not arguments.compare_only:
+            shutil.rmtree(workspace.run_folder(name), ignore_errors=True)
+            record.make(name)
         rows.append(compare(name, record.pack(name, Path("remade"))))
         write(rows[-1:])
         print(rows[-1], flush=True)
@@ -106,4 +112,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    workspace.run_main(main)

@@ -188,7 +188,7 @@ def reward_functions(settings: Settings) -> list[RewardFunction]:
             make_tool_reward("param_name_reward", lambda score: score.keys),
             make_tool_reward("param_value_reward", lambda score: score.values),
         ]
-    raise ValueError(f"unknown reward {settings.reward!r}")
+    raise SystemExit(f"unknown reward {settings.reward!r}")
 
 
 # --------------------------------------------------------------------------- training
@@ -252,7 +252,7 @@ def make_config(settings: Settings, folder: Path, reward_count: int) -> Any:
     )
 
 
-def make_stopper(settings: Settings) -> Any:
+def make_stopper(settings: Settings, started: float) -> Any:
     """Build the callback that ends the process early, as a power cut or a scheduler would."""
     from transformers import TrainerCallback
 
@@ -263,6 +263,7 @@ def make_stopper(settings: Settings) -> Any:
             """Stop once the step has been handed to the writers."""
             if state.global_step != settings.stop_at:
                 return
+            workspace.write_facts(settings, state.global_step, None, started)
             if settings.stop_by == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             os._exit(130)
@@ -291,6 +292,8 @@ def train(settings: Settings, resume: bool = False) -> None:
     """Run one training."""
     folder = workspace.run_folder(settings.name)
     folder.mkdir(parents=True, exist_ok=True)
+    if resume and not list(folder.glob("output/checkpoint-*")):
+        raise SystemExit(f"{settings.name} has no checkpoint to go on from; its recipe needs save_steps")
     point_writers_at(folder, settings.name)
 
     import torch
@@ -307,9 +310,9 @@ def train(settings: Settings, resume: bool = False) -> None:
         args=make_config(settings, folder, len(functions)),
         train_dataset=make_dataset(settings),
     )
-    if settings.stop_at and not resume:
-        trainer.add_callback(make_stopper(settings))
     started, error = time.time(), None
+    if settings.stop_at and not resume:
+        trainer.add_callback(make_stopper(settings, started))
     try:
         trainer.train(resume_from_checkpoint=resume or None)
     except RuntimeError as failure:
@@ -319,4 +322,4 @@ def train(settings: Settings, resume: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    recipes.main(Settings, train, __doc__)
+    workspace.run_main(lambda: recipes.main(Settings, train, __doc__))

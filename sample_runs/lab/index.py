@@ -36,17 +36,19 @@ first and the last tenth of the run. Some of those figures are not in the log bu
 | `own_prompt` | share of rollouts whose most similar thought is of the same prompt (by chance 0.23 in 4 groups of 8, 0.11 in 8) |
 | `distinct_texts`, `distinct_words` | share of different texts in a group; number of different words in a step |
 
-For the text figures, the words of a rollout's own prompt are blanked, so that "Oak it is" and "Baker it is"
-count as the same phrase.
+For the shared and distinct 4-grams and the different words, the words of a rollout's own prompt are blanked, so that "Oak it is"
+and "Baker it is" count as the same phrase. echotrap itself does not blank them, and adds several reward functions up where the
+lab takes their mean; its figures differ by that.
 
 ## Re-make one
 
     pip install torch==2.13.0 && pip install -e '.[lab]'  # any CPU build of torch will do; the versions are in truth.toml
-    python sample_runs/lab/record.py bandit-echo-trap     # policy, run and sample folder; `--list` names all runs
-    python sample_runs/lab/check.py bandit-echo-trap      # the same beside the recorded run: is the verdict the same?
+    python sample_runs/lab/check.py bandit-diverged       # trains it anew and compares it with the recorded run
+    python sample_runs/lab/record.py --list               # `record.py NAME` writes the sample folder of a run that is not yet there
 
 The minutes in the table are wall-clock on one of two CPU cores, some of them while the other was busy; add two to six for the
-starting policy of each task (`lab/pretrain.py`), which is made once. Runs are seeded: the same versions on the same kind of
+starting policy of each task (`lab/pretrain.py`), which is made once. Runs are seeded (the requests
+depend on the number of steps, too): the same versions on the same kind of
 machine give the same run, elsewhere rounding may lead a run another way to the same kind of end. The last columns say what came
 out when every run was made anew from nothing but its recipe: the verdict on it, and how many of the logged figures
 (clock readings left out) are equal to the last bit.

@@ -306,6 +306,8 @@ def main() -> None:
     for name in sys.argv[1:]:
         folder = workspace.run_folder(name)
         found = series(folder, 8)
+        if not found:
+            raise SystemExit(f"{folder.resolve()} holds no raw run")
         last = max(max(values) for values in found.values())
         width = max(1, last // 16)
         print(name)

@@ -525,4 +525,4 @@ def train(settings: Settings, resume: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    recipes.main(Settings, train, __doc__)
+    workspace.run_main(lambda: recipes.main(Settings, train, __doc__))

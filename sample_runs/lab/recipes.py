@@ -24,6 +24,13 @@ def samples() -> list[str]:
     return [name for name, recipe in load().items() if "keep" in recipe]
 
 
+def sample(name: str) -> str:
+    """Check the name of a sample run, for a command line."""
+    if name not in samples():
+        raise argparse.ArgumentTypeError(f"no sample run is called {name!r}; there are {', '.join(samples())}")
+    return name
+
+
 def main(kind: type[SettingsType], train: Callable[[SettingsType, bool], None], description: str | None) -> None:
     """Command line of a trainer: read the recipe and what is changed in it, and train in the workspace."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

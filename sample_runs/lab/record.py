@@ -49,13 +49,18 @@ def make(name: str) -> None:
         _run(script, name, console=console, may_die=cut)
         if recipe.get("resumed"):
             _run(script, name, "--resume", console=console)
-        elif cut:
-            (folder / "cut").touch()
+    if not _finished(name):
+        raise SystemExit(f"{name} ended before its recipe's last step; see {folder.resolve() / 'console.log'}")
 
 
 def _finished(name: str) -> bool:
-    folder = workspace.run_folder(name)
-    return (folder / "run.json").is_file() or (folder / "cut").is_file()
+    """Whether the raw run came as far as its recipe says."""
+    path, recipe = workspace.run_folder(name) / "run.json", recipes.load()[name]
+    if not path.is_file():
+        return False
+    facts, settings = json.loads(path.read_text(encoding="utf-8")), recipe["settings"]
+    cut = settings.get("stop_at") if not recipe.get("resumed") else None
+    return bool(facts["error"]) or facts["last_step"] >= (cut or settings["steps"])
 
 
 def _run(script: str, *arguments: str, console: IO[str] | None = None, may_die: bool = False) -> None:
@@ -176,7 +181,7 @@ def pack(name: str, into: Path = workspace.SAMPLE_RUNS) -> Path:
 
 def truth_text(name: str, recipe: dict[str, Any], raw: Path, measured: dict[str, dict[int, float]]) -> str:
     """Truth of a run: the label, how it was made, and what was measured early and late."""
-    facts = _facts(name, recipe, raw)
+    facts = json.loads((raw / "run.json").read_text(encoding="utf-8"))
     lines = [f"case = {_toml(name)}"]
     for key in TRUTH_KEYS:
         if key in recipe["truth"]:
@@ -203,20 +208,6 @@ def truth_text(name: str, recipe: dict[str, Any], raw: Path, measured: dict[str,
     return "\n".join(lines) + "\n"
 
 
-def _facts(name: str, recipe: dict[str, Any], raw: Path) -> dict[str, Any]:
-    path = raw / "run.json"
-    if path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))
-    # The run was killed: it left no facts of its own.
-    return {
-        "settings": recipe["settings"],
-        "last_step": recipe["settings"]["stop_at"],
-        "wall_seconds": recipe["truth"]["wall_seconds"],
-        "error": None,
-        "versions": workspace.versions(),
-    }
-
-
 def _windows(last: int) -> dict[str, tuple[int, int]]:
     width = max(1, last // 10)
     return {"early": (1, width), "late": (last - width + 1, last)}
@@ -235,7 +226,7 @@ def _toml(value: Any) -> str:
 def main() -> None:
     """Read the command line, make and pack."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*recipes.samples(), []])
+    parser.add_argument("names", nargs="*", metavar="NAME", type=recipes.sample)
     parser.add_argument("--list", action="store_true", help="print the names of all sample runs")
     parser.add_argument("--pack-only", action="store_true", help="train nothing")
     arguments = parser.parse_args()
@@ -252,4 +243,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    workspace.run_main(main)

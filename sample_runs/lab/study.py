@@ -207,6 +207,7 @@ def report() -> None:
     for question in QUESTIONS:
         found = read(question)
         if not found:
+            print(f"{question}: no finished runs in {workspace.root()}")
             continue
         write_tables(question, found)
         write_figure(question, found)
@@ -267,4 +268,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    workspace.run_main(main)

@@ -89,7 +89,7 @@ ANSWER_PATTERN = re.compile(r"^\s*<think>(.*?)</think>\s*<answer>(.*?)</answer>\
 
 @dataclass(frozen=True)
 class BanditPrompt:
-    """Two named arms with one hint each; nothing in the names tells which one pays more."""
+    """Two named arms with one hint each; six names are always steady and six always bold, which nothing tells but the payoff."""
 
     steady: str
     bold: str

@@ -11,13 +11,16 @@ import importlib.metadata
 import json
 import os
 import platform
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 LAB = Path(__file__).resolve().parent
 SAMPLE_RUNS = LAB.parent
 ENVIRONMENT_VARIABLE = "ECHOTRAP_LAB"
+NEEDED = "the lab needs PyTorch and TRL: pip install torch==2.13.0 && pip install -e '.[lab]'"
 PACKAGES = ("torch", "trl", "transformers", "accelerate", "datasets", "tokenizers", "wandb", "tensorboard", "trackio")
 
 
@@ -26,7 +29,7 @@ def enter() -> Path:
     try:
         import torch
     except ModuleNotFoundError:
-        raise SystemExit("the lab needs PyTorch and TRL: pip install torch==2.13.0 && pip install -e '.[lab]'") from None
+        raise SystemExit(NEEDED) from None
     torch.set_num_threads(1)
     place = root()
     place.mkdir(parents=True, exist_ok=True)
@@ -38,6 +41,15 @@ def enter() -> Path:
 def root() -> Path:
     """The workspace itself."""
     return Path(os.environ.get(ENVIRONMENT_VARIABLE, "lab_workspace")).resolve()
+
+
+def run_main(main: Callable[[], int | None]) -> NoReturn:
+    """Run a script's main function; an interruption ends it in one line."""
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted; what is not finished will be made anew", file=sys.stderr)
+        sys.exit(130)
 
 
 def base_folder(task: str) -> Path:

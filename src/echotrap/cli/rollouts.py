@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from echotrap.rollouts import Rollout, RolloutStore
 
 EXCERPT = 600
+ASKED = 300
 
 
 class Format(StrEnum):
@@ -139,6 +140,13 @@ def _scores(store: RolloutStore, found: list[Rollout]) -> list[dict[str, float]]
     return [{name: value for name, value in row.items() if math.isfinite(value)} for row in rows]
 
 
+def _asked(rollout: Rollout) -> str | None:
+    """The prompt, where it is kept apart or can be told from the text."""
+    from echotrap.text.parse import parse
+
+    return rollout.prompt or parse(rollout).prompt or None
+
+
 def _facts(rollout: Rollout, scores: Mapping[str, float]) -> dict[str, Any]:
     return {
         "step": rollout.step,
@@ -148,6 +156,7 @@ def _facts(rollout: Rollout, scores: Mapping[str, float]) -> dict[str, Any]:
         "truncated": rollout.truncated,
         "tokens": rollout.tokens,
         "origin": rollout.origin,
+        "prompt": _asked(rollout),
         "scores": {name: value for name, value in scores.items() if name != "reward"},
         "text": rollout.text,
     }
@@ -168,5 +177,9 @@ def _page(step: int, chosen: list[tuple[Rollout, dict[str, float]]], of: int, ve
         about += [plain(rollout.origin)] if rollout.origin else []
         text = rollout.text if verbose or len(rollout.text) <= EXCERPT else rollout.text[:EXCERPT] + " … (-v shows all)"
         lines = "\n".join(map(plain, text.splitlines()))
-        parts += [Rule(style="dim"), Text(" · ".join(about), style="cyan"), Text(lines)]
+        parts += [Rule(style="dim"), Text(" · ".join(about), style="cyan")]
+        if asked := " ".join((_asked(rollout) or "").split()):
+            short = asked if verbose or len(asked) <= ASKED else "… " + asked[-ASKED:]  # the question stands at the end
+            parts.append(Text(f"asked: {plain(short)}", style="dim"))
+        parts.append(Text(lines))
     return parts
