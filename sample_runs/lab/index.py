@@ -44,7 +44,7 @@ lab takes their mean; its figures differ by that.
 
     pip install torch==2.13.0 && pip install -e '.[lab]'  # any CPU build of torch will do; the versions are in truth.toml
     python sample_runs/lab/check.py bandit-diverged       # trains it anew and compares it with the recorded run
-    python sample_runs/lab/record.py --list               # `record.py NAME` writes the sample folder of a run that is not yet there
+    python sample_runs/lab/record.py --list               # `record.py NAME` writes the sample folder itself
 
 The minutes in the table are wall-clock on one of two CPU cores, some of them while the other was busy; add two to six for the
 starting policy of each task (`lab/pretrain.py`), which is made once. Runs are seeded (the requests
