@@ -16,10 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tasks
-import torch
 import workspace
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+try:
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+except ModuleNotFoundError:
+    raise SystemExit(workspace.NEEDED) from None
 
 SPECIAL_TOKENS = ["<|pad|>", "<|im_start|>", "<|im_end|>"]
 CHAT_TEMPLATE = (
