@@ -619,6 +619,18 @@ def test_a_desktop_needs_no_tunnel(call, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "--server.headless=false" in started
 
 
+def test_rollouts_are_shown_with_what_was_asked(call, here: Path) -> None:
+    rows = [{"step": 1, "prompt": f"{'x' * 400} Which arm, {n}?", "response": f"arm {n}", "reward": 0.0} for n in range(2)]
+    (here / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, _ = call("rollouts", "rollouts.jsonl", "--format", "json")
+    assert code == 0
+    assert [item["prompt"] for item in json.loads(out)["shown"]] == [row["prompt"] for row in rows]
+    short, whole = (" ".join(call("rollouts", "rollouts.jsonl", *flag)[1].split()) for flag in ((), ("-v",)))
+    assert "asked: … x" in short
+    assert "Which arm, 1?" in short
+    assert len(short) < len(whole)
+
+
 def test_rollouts_shows_what_the_reward_ties(call, here: Path) -> None:
     gold = json.dumps([{"name": "add", "arguments": {"a": 1, "b": 2}}])
     said = [("add", {"a": 1, "b": 2}, 1.0), ("add", {"a": 1, "b": 3}, 0.0), ("drop", {"c": 1}, 0.0)]
