@@ -199,3 +199,19 @@ def test_the_bundled_runs_in_every_format(folder: Path, monkeypatch: pytest.Monk
     assert page.count('class="panel"') == len(report.signals)
     rows = [line for line in render([report], "markdown").splitlines() if "<code>" in line and line.startswith("| ")]
     assert len(rows) == len(report.findings)
+
+
+@pytest.mark.parametrize(
+    ("run", "drawn"),
+    [
+        ("bandit-template-collapse", ["retrieval_acc", "cross_rollout_share"]),
+        ("bandit-healthy", ["cross_rollout_share", "rep_4"]),
+    ],
+)
+def test_what_a_warning_was_judged_by_is_drawn(run: str, drawn: list[str]) -> None:
+    from echotrap import diagnose, open_run, signals
+    from echotrap.render import charts
+
+    report = diagnose(signals.derive(open_run(Path(__file__).parents[1] / "sample_runs" / run)))
+    text = {"cross_rollout_share", "rep_4", "retrieval_acc"}
+    assert [signal.name for signal in charts._leading(report) if signal.name in text] == drawn

@@ -13,9 +13,9 @@ from echotrap.render import charts
 from echotrap.report import Report
 from echotrap.rollouts import RolloutStore
 
-TREND = ("reward_mean", "rep_4", "cross_rollout_share", "copies_frac", "response_length")
+TREND = ("reward_mean", "rep_4", "cross_rollout_share", "retrieval_acc", "copies_frac", "response_length")
 SORTS = {"repetition": "repetition", "shared with others": "shared", "reward": "reward", "length": "words", "as logged": None}
-PANELS = 3
+PANELS = 4
 
 
 def rollouts() -> None:

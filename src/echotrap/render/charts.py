@@ -229,12 +229,25 @@ def shades(report: Report) -> tuple[Shade, ...]:
 
 
 def _leading(report: Report) -> list[Signal]:
-    """At most seven signals: of each part of the signature its best ones, then whatever else the report draws."""
+    """At most seven signals: of each part of the signature its best ones, then whatever else the report draws.
+
+    What a standing warning was judged by goes before what is usually best.
+    """
     known = {signal.name: signal for signal in report.signals}
-    parts = [[known.pop(name) for name in part if name in known] for part in SIGNATURE]
+    told = _judged_by(report)
+    parts = [[known.pop(name) for name in sorted(part, key=lambda name: name not in told) if name in known] for part in SIGNATURE]
     best = [signal for part, most in zip(parts, MOST_PER_PART, strict=True) for signal in part[:most]]
     spare = [signal for part, most in zip(parts, MOST_PER_PART, strict=True) for signal in part[most:]]
     return [*best, *[*spare, *known.values()][: max(5 - len(best), 0)]]
+
+
+def _judged_by(report: Report) -> set[str]:
+    """Signals that the detectors of the standing warnings need."""
+    from echotrap.registry import catalogue
+
+    known = catalogue()
+    standing = (f.detector for f in report.findings if f.severity != "info" and f.cleared_step is None)
+    return {name for detector in standing if detector in known for need in known[detector].card.needs for name in need}
 
 
 def _marks(report: Report) -> tuple[Mark, ...]:
