@@ -54,11 +54,6 @@ class Settings:
         Share of the groups that is trained on, those with the largest spread first.
     advantage_epsilon
         Added to the spread of a group before dividing by it; with 0 a constant group yields NaN.
-    entropy_weight
-        Weight of the entropy bonus, 0 for none; where there is a target, only its first value.
-    entropy_target, entropy_weight_step
-        Hold the entropy: while it is below the target, the weight rises by so much every step, and falls while it is above
-        (Skywork-OR1's adaptive entropy control). 0 switches it off.
     skip_non_finite
         Skip the update if the gradient norm is not finite, as verl does.
     save_steps
@@ -83,8 +78,6 @@ class Settings:
     minibatches: int = 2
     keep_share: float = 1.0
     entropy_weight: float = 0.0
-    entropy_target: float = 0.0
-    entropy_weight_step: float = 0.002
     max_grad_norm: float = 1.0
     temperature: float = 1.0
     advantage_epsilon: float = 1e-6
@@ -163,7 +156,6 @@ class Trainer:
         if settings.estimator == "ppo":
             self.critic = Critic(base)
             self.critic_optimizer = torch.optim.AdamW(self.critic.parameters(), lr=settings.critic_learning_rate)
-        self.entropy_weight = settings.entropy_weight
         self.newline = self.tokenizer("\n")["input_ids"]
 
     # ------------------------------------------------------------------ rollouts
@@ -272,13 +264,6 @@ class Trainer:
         variance = masked_mean((raw - mean) ** 2, batch.written)
         batch.advantages = (raw - mean) / (variance.sqrt() + 1e-8)
 
-    def hold_entropy(self, entropy: float) -> None:
-        """Move the weight of the entropy bonus one step towards the target."""
-        settings = self.settings
-        if settings.entropy_target > 0:
-            change = settings.entropy_weight_step if entropy < settings.entropy_target else -settings.entropy_weight_step
-            self.entropy_weight = max(0.0, self.entropy_weight + change)
-
     def update(self, batch: Batch, rows: list[int]) -> dict[str, list[float]]:
         """Make one update per minibatch of the rows that passed the filter; returns what each one measured."""
         measured: dict[str, list[float]] = {}
@@ -303,7 +288,7 @@ class Trainer:
         plain = -advantages * ratio
         clipped = -advantages * ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
         policy_loss = masked_mean(torch.max(plain, clipped), mask)
-        loss = policy_loss - self.entropy_weight * masked_mean(entropy, mask)
+        loss = policy_loss - settings.entropy_weight * masked_mean(entropy, mask)
         figures = {
             "actor/pg_loss": policy_loss.item(),
             "actor/pg_clipfrac": masked_mean((clipped > plain).float(), mask).item(),
@@ -345,13 +330,11 @@ class Trainer:
         evaluated = time.time()
         kept = widest_groups(scores.std(dim=1), self.settings.keep_share)
         rows = [row for row, episode in enumerate(episodes) if episode.group in kept]
-        entropy = masked_mean(batch.entropy, batch.written).item()
-        self.hold_entropy(entropy)
         measured = self.update(batch, rows)
         ended = time.time()
         metrics = {key: sum(values) / len(values) for key, values in measured.items()}
         metrics |= self._constants(number)
-        metrics["actor/entropy"] = entropy
+        metrics["actor/entropy"] = masked_mean(batch.entropy, batch.written).item()
         metrics |= score_metrics(scores, kept) | token_metrics(batch) | episode_metrics(episodes)
         metrics |= {
             "timing_s/gen": played - started,
@@ -370,8 +353,6 @@ class Trainer:
         }
         if self.reference is not None:
             constants["actor/kl_coef"] = self.settings.kl
-        if self.settings.entropy_target > 0:
-            constants["actor/entropy_coeff"] = self.entropy_weight
         return constants
 
     # ------------------------------------------------------------------ checkpoints
@@ -382,7 +363,6 @@ class Trainer:
             "step": number,
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "entropy_weight": self.entropy_weight,
             "torch_rng": torch.get_rng_state(),
             "python_rng": self.rng.getstate(),
         }
@@ -396,7 +376,6 @@ class Trainer:
         state = torch.load(path, weights_only=False)
         self.policy.load_state_dict(state["policy"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.entropy_weight = state["entropy_weight"]
         torch.set_rng_state(state["torch_rng"])
         self.rng.setstate(state["python_rng"])
         if self.critic is not None:

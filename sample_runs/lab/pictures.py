@@ -14,7 +14,6 @@ LABELS = {
     "ties": "ties among differing texts",
     "entropy": "entropy",
     "grad_norm": "gradient norm (log)",
-    "kl": "KL to the start",
     "shared_4grams": "4-grams shared across prompts",
     "own_prompt": "thoughts told apart by prompt",
     "distinct_words": "different words",

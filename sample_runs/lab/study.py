@@ -86,7 +86,7 @@ PAIRS = {
     "pair-bandit": ("bandit-healthy", "bandit-echo-trap"),
     "pair-grid": ("grid-healthy", "grid-echo-trap"),
 }
-SHOWN = tuple(key for key in pictures.LABELS if key != "kl")
+SHOWN = tuple(pictures.LABELS)
 
 
 def raw_name(question: str, arm: str, seed: int) -> str:
